@@ -5,8 +5,8 @@ import { buildRoutes, type BuiltRoutes } from "../src/app/routes.ts";
 import { routedPath } from "../src/app/tasks.ts";
 import { Work } from "../src/app/work.ts";
 import type { Settings } from "../src/config/settings.ts";
-import { startDelivery } from "../src/delivery/delivery.ts";
-import { signedWith } from "../src/delivery/signature.ts";
+import { startDelivery } from "../src/jobs/delivery.ts";
+import { signedWith } from "../src/wire/webhook-signature.ts";
 import { startAlerts, type Alerts } from "../src/jobs/alerts.ts";
 import { startBalanceSampler } from "../src/jobs/balance-sampler.ts";
 import { startTaskPoller } from "../src/jobs/task-poller.ts";
@@ -85,7 +85,7 @@ export async function startInstance(parts: InstanceParts): Promise<Instance> {
       body: payload,
       headers: signedWith("whsec_c2VjcmV0"),
     }),
-    counted: () => {},
+    countResult: () => {},
   });
   const alerts = startAlerts({
     ledger,
@@ -100,8 +100,8 @@ export async function startInstance(parts: InstanceParts): Promise<Instance> {
     names: () => keyNames(store.keys),
     burnPerHour: () => burnPerHour(ledger, clock.now()),
     drift: differenceOfDay(store),
-    counted: () => {},
-    raised: () => delivery.wake(),
+    countAlert: () => {},
+    wakeDelivery: () => delivery.wake(),
   });
   const watch = new GatewayWatch(clock);
   const events = watch.hears(heardBy(alerts, silentEvents));
@@ -129,7 +129,7 @@ export async function startInstance(parts: InstanceParts): Promise<Instance> {
     keysRemembered: 10,
     ...looks,
   });
-  const poller = startTaskPoller({ tasks: store.tasks, look: built.pollTask, clock, log });
+  const poller = startTaskPoller({ tasks: store.tasks, poll: built.pollTask, clock, log });
   const sampler = startBalanceSampler({
     ledger,
     samples,

@@ -1,7 +1,7 @@
 import { randomUUIDv7 } from "node:crypto";
 import type { Settings } from "../config/settings.ts";
 import { startAlerts, type Alerts } from "../jobs/alerts.ts";
-import type { Duty } from "../jobs/duties.ts";
+import type { JobClaim } from "../jobs/job-claims.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -22,7 +22,7 @@ export interface AlertingParts {
   readonly drift: ReturnType<typeof differenceOfDay>;
   /** Something was put into the outbox. */
   readonly wakeDelivery: () => void;
-  readonly duty: Duty;
+  readonly claim: JobClaim;
 }
 
 /** Alerts of a running proxy; ended by what owns them, before their delivery. */
@@ -47,9 +47,9 @@ export function startAlerting(
       names: () => keyNames(store.keys),
       burnPerHour: () => burnPerHour(ledger, clock.now()),
       drift: parts.drift,
-      counted: metrics.outbox.alert,
-      raised: parts.wakeDelivery,
-      duty: parts.duty,
+      countAlert: metrics.outbox.alert,
+      wakeDelivery: parts.wakeDelivery,
+      claim: parts.claim,
     }),
   );
 }

@@ -1,8 +1,8 @@
 import type { Settings } from "../config/settings.ts";
 import type { AddressRule } from "../core/addresses.ts";
-import { startDelivery, type Delivery, type Destination, type NoDestination } from "../delivery/delivery.ts";
-import { signedWith } from "../delivery/signature.ts";
-import type { Duty } from "../jobs/duties.ts";
+import { startDelivery, type Delivery, type Destination, type NoDestination } from "../jobs/delivery.ts";
+import { signedWith } from "../wire/webhook-signature.ts";
+import type { JobClaim } from "../jobs/job-claims.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
@@ -28,14 +28,14 @@ export function startDelivering(
     readonly clock: Clock;
     readonly log: Log;
     readonly metrics: Metrics;
-    readonly duty: Duty;
+    readonly claim: JobClaim;
   },
   owned: AsyncDisposableStack,
 ): Delivery {
-  const { outbox, seal, clock, log, metrics, duty } = parts;
+  const { outbox, seal, clock, log, metrics, claim } = parts;
   const destinationOf = async (message: Message): Promise<Destination | NoDestination> =>
     message.kind === "alert" ? alertDestination(settings, message) : taskDestination(settings, seal, message);
-  const delivery = owned.use(
+  return owned.use(
     startDelivery({
       outbox,
       clock,
@@ -43,12 +43,10 @@ export function startDelivering(
       destinationOf,
       sender: createWebhookSender({ clock }),
       random: Math.random,
-      counted: metrics.outbox.delivery,
-      isMine: duty.isMine,
+      countResult: metrics.outbox.delivery,
+      claim,
     }),
   );
-  duty.onTaken(() => delivery.wake());
-  return delivery;
 }
 
 function alertDestination(

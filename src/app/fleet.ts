@@ -1,4 +1,4 @@
-import { startDuties, type Duties } from "../jobs/duties.ts";
+import { claimJobs, type ClaimedJobs } from "../jobs/job-claims.ts";
 import type { FleetGauges } from "../metrics/fleet-gauges.ts";
 import type { LimitUse } from "../core/limits.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -14,12 +14,12 @@ export interface PeersStanding {
   readonly otherCatalogues: readonly string[];
 }
 
-/** This proxy among those that share the ledger. Disposing of it gives its duties up; whoever has one is to end before. */
+/** This proxy among those that share the ledger. Disposing of it releases its jobs, which are to be disposed of before. */
 export interface FleetMember extends AsyncDisposable {
-  readonly duties: Duties;
+  readonly jobs: ClaimedJobs;
   /** Undefined where there are no others. */
   readonly peerUsage: PeerUsage | undefined;
-  /** Something was done that whoever has the duty is to hear of. */
+  /** Counts work for the proxy that has the job. */
   did(work: keyof WorkDone): void;
   /** Begins to tell and to hear. `on`: what other proxies did, or may have left undone. */
   join(used: () => Readonly<Record<string, LimitUse>>, on: Readonly<Record<keyof WorkDone, () => void>>): void;
@@ -49,16 +49,16 @@ const jobOf = { queued: "deliveries", tasks: "tasks" } as const;
 
 export function fleetMember(parts: MemberParts): FleetMember {
   const { fleet, clock, prices } = parts;
-  const duties = startDuties({ claims: fleet?.claims ?? null, clock });
+  const jobs = claimJobs({ claims: fleet?.claims ?? null, clock, log: parts.log });
   if (fleet === null) {
     return {
-      duties,
+      jobs,
       peerUsage: undefined,
       did() {},
       join() {},
       pricesChanged() {},
       standing: () => null,
-      [Symbol.asyncDispose]: () => duties[Symbol.asyncDispose](),
+      [Symbol.asyncDispose]: () => jobs[Symbol.asyncDispose](),
     };
   }
   const { peers } = fleet;
@@ -67,12 +67,12 @@ export function fleetMember(parts: MemberParts): FleetMember {
   const seePrices = followPrices(parts, standing);
   const stops: (() => void)[] = [peers.onBeat(seePrices)];
   return {
-    duties,
+    jobs,
     peerUsage: peerUsageOf(peers),
     did(work) {
       done[work]++;
       // Somebody waits for messages and tasks; what was spent is told of by the next beat.
-      const isElsewhere = work === "posted" ? false : !duties.of(jobOf[work]).isMine();
+      const isElsewhere = work === "posted" ? false : !jobs.of(jobOf[work]).isMine();
       if (isElsewhere) peers.hasten();
     },
     join(used, on) {
@@ -83,7 +83,7 @@ export function fleetMember(parts: MemberParts): FleetMember {
     standing,
     async [Symbol.asyncDispose]() {
       for (const stop of stops) stop();
-      await duties[Symbol.asyncDispose]();
+      await jobs[Symbol.asyncDispose]();
     },
   };
 }

@@ -103,7 +103,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
       unlessUnavailable(
         ledgerFigures(store, parts.clock.now(), { spend: (at) => spend(at), difference: () => difference() }),
       ),
-    does: (job) => member?.duties.of(job).isMine() ?? false,
+    does: (job) => member?.jobs.of(job).isMine() ?? false,
   });
   let member: FleetMember | null = null;
   const pricesListeners: (() => void)[] = [];
@@ -142,7 +142,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
     fleetMember({ fleet: store.fleet, clock: parts.clock, log: parts.log, gauges: metrics.fleet, prices }),
   );
   member = fleet;
-  const { duties } = fleet;
+  const { jobs } = fleet;
   const gateway = owned.use(
     createGateway(settings.gateway.engine, {
       baseUrl: address.origin + address.basePath,
@@ -155,7 +155,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
   const seal = createSeal(apiKey.reveal());
   const delivery = startDelivering(
     settings,
-    { ...parts, outbox: store.outbox, seal, metrics, duty: duties.of("deliveries") },
+    { ...parts, outbox: store.outbox, seal, metrics, claim: jobs.of("deliveries") },
     owned,
   );
   const wakeDelivery = () => {
@@ -164,7 +164,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
   };
   const alerts = startAlerting(
     settings,
-    { ...parts, store, calendar, metrics, drift: difference, wakeDelivery, duty: duties.of("alerts") },
+    { ...parts, store, calendar, metrics, drift: difference, wakeDelivery, claim: jobs.of("alerts") },
     owned,
   );
   const watch = new GatewayWatch(parts.clock);
@@ -212,21 +212,21 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
       log: parts.log,
       everyMs: settings.balance.ttlMs,
       fetch: built.freshAccount,
-      duty: duties.of("account"),
+      claim: jobs.of("account"),
     }),
   );
   poller = owned.use(
     startTaskPoller({
       tasks: store.tasks,
-      look: built.pollTask,
+      poll: built.pollTask,
       clock: parts.clock,
       log: parts.log,
-      duty: duties.of("tasks"),
+      claim: jobs.of("tasks"),
     }),
   );
   owned.use(startSessionTidying({ sessions: store.sessions, clock: parts.clock, log: parts.log }));
   if (store.fleet !== null)
-    owned.use(startRecovery({ ledger, clock: parts.clock, log: parts.log, duty: duties.of("recovery") }));
+    owned.use(startRecovery({ ledger, clock: parts.clock, log: parts.log, claim: jobs.of("recovery") }));
   fleet.join(built.limitsUsed, {
     posted: () => alerts.spent(),
     queued: () => delivery.wake(),

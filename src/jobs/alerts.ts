@@ -14,33 +14,34 @@ import type { PicoUsd } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { AccountSamples } from "../ports/account-samples.ts";
 import type { Calendar } from "../ports/calendar.ts";
-import type { Clock, Timer } from "../ports/clock.ts";
+import type { Clock } from "../ports/clock.ts";
 import type { Ledger } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { NewMessage, Outbox } from "../ports/outbox.ts";
+import { loop } from "../time/loop.ts";
 import { alertMessage, type AlertMessage } from "../wire/alert-message.ts";
-import { ownDuty, type Duty } from "./duties.ts";
+import { alwaysMine, type JobClaim } from "./job-claims.ts";
 
-/** Looks for what somebody should know while a proxy runs. Disposing of it looks at the budgets once more, where something happened since. */
+/** Raises alerts while a proxy runs. Disposing of it evaluates the budgets once more, where something was spent since. */
 export interface Alerts extends AsyncDisposable {
-  /** Something was spent: the budgets are looked at within a second. Returns at once. */
+  /** Something was spent: the budgets are evaluated within a second. Returns at once. */
   spent(): void;
   /** A request was refused. Returns at once. */
   refused(refusal: Refusal): void;
-  /** Looks at everything now. */
+  /** Evaluates everything now. */
   evaluate(): Promise<void>;
 }
 
 export interface AlertRules {
-  /** The balance below which to tell; null for never. */
+  /** Alert below this balance; null for never. */
   readonly balanceFloor: PicoUsd | null;
-  /** Tell when the balance lasts for less than so many hours; null for never. */
+  /** Alert when the balance lasts for fewer hours than this; null for never. */
   readonly hoursMin: number | null;
-  /** Tell of holds that are older, in milliseconds. */
+  /** Alert on holds that are older, in milliseconds. */
   readonly unsettledMs: number;
 }
 
-export interface AlertParts {
+export interface AlertDeps {
   readonly ledger: Ledger;
   readonly samples: AccountSamples;
   readonly outbox: Outbox;
@@ -48,82 +49,78 @@ export interface AlertParts {
   readonly clock: Clock;
   readonly log: Log;
   readonly rules: AlertRules;
-  /** Where alerts go: a target of the outbox; null to nobody, they are kept for the record only. */
+  /** Target of the outbox for alerts; null to keep them for the record only. */
   readonly target: string | null;
   readonly newId: () => string;
-  /** The names of keys by their ids, as they are now. */
+  /** Returns the present names of keys by their ids. */
   readonly names: () => Promise<(keyId: string) => string | null>;
-  /** What an hour cost lately. */
+  /** Returns the recent cost of an hour. */
   readonly burnPerHour: () => Promise<PicoUsd>;
-  /** What the last day's samples say of the gateway's bill; null while nobody knows. */
+  /** Returns the gateway's bill compared with the last day's samples; null while it is not known. */
   readonly drift: () => Promise<{ readonly difference: PicoUsd; readonly unexplained: PicoUsd } | null>;
-  /** Told of each new alert, before `raised`. */
-  readonly counted: (type: AlertType) => void;
-  /** There are new messages in the outbox. */
-  readonly raised: () => void;
+  /** Counts each new alert. */
+  readonly countAlert: (type: AlertType) => void;
+  /** Called after new messages were put into the outbox. */
+  readonly wakeDelivery: () => void;
   /**
-   * To look at the ledger; this proxy's own unless given. Of what it refuses itself every proxy tells, and the outbox takes
-   * each alert once.
+   * The claim to evaluate the ledger; unless given, the job is always this proxy's. Refusals of its own every proxy
+   * reports: the outbox takes each alert once.
    */
-  readonly duty?: Duty;
+  readonly claim?: JobClaim;
 }
 
-/** Budgets are looked at so long after something was spent, and no more often. Milliseconds. */
+/** Least pause between two evaluations of the budgets. Milliseconds. */
 const budgetPauseMs = 1_000;
-/** Where there are so many windows that a look takes long, it takes at most so much of the time. */
-const lookShare = 1 / 20;
-/** Everything is. Milliseconds. */
+/** Where there are so many windows that an evaluation takes long, it takes at most this share of the time. */
+const budgetShareMax = 1 / 20;
+/** Between two evaluations of everything. Milliseconds. */
 const periodMs = 60_000;
-/** An older sample says nothing of the balance now. While nothing runs there is one an hour. Milliseconds. */
+/** An older sample says nothing of the balance now. Without traffic there is one an hour. Milliseconds. */
 const sampleMsMax = 2 * 3_600_000;
-/** Windows of one look: what is more is told of by the next one. */
+/** Windows of one evaluation; the next one takes the others. */
 const windowsMax = 500;
 /** Messages in one transaction: a hold must not wait for many. */
 const putAtOnce = 100;
-/** Refused windows that are remembered until they are looked at; keys that are known to have been told. */
+/** Refused windows that are remembered until they are evaluated; keys that are known to be in the outbox. */
 const refusedMax = 10_000;
-const toldMax = 100_000;
+const raisedMax = 100_000;
 
-export function startAlerts(parts: AlertParts): Alerts {
-  const { ledger, clock, calendar, log, rules, duty = ownDuty } = parts;
+export function startAlerts(deps: AlertDeps): Alerts {
+  const { ledger, clock, calendar, log, rules, claim = alwaysMine } = deps;
   const refusals = new Map<string, Shortage>();
-  /** Keys of alerts that are in the outbox for sure; it knows the others itself. */
-  const told = new Set<string>();
+  /** Keys of alerts that are in the outbox for certain. The outbox knows the others. */
+  const raised = new Set<string>();
   let lastAt: number | null = null;
-  let hasMoved = false;
-  let soon: Timer | null = null;
-  let later: Timer | null = null;
-  let running: Promise<void> = Promise.resolve();
-  let ended = false;
-  /** How long the last look at the budgets took. */
-  let lookMs = 0;
+  let hasSpent = false;
+  /** Duration of the last evaluation of the budgets. */
+  let budgetsMs = 0;
 
-  /** The windows of now; after the turn of an hour those that have just ended as well. */
+  /** Evaluates the present windows; after the turn of an hour those that have just ended as well. */
   const budgets = async (): Promise<Alert[]> => {
     const now = clock.now();
     const hasTurned = lastAt !== null && calendar.spanOf("1h", lastAt).start !== calendar.spanOf("1h", now).start;
     const instants = lastAt !== null && hasTurned ? [lastAt, now] : [now];
-    hasMoved = false;
+    hasSpent = false;
     const shortages = [...refusals.values()];
     refusals.clear();
-    if (!duty.isMine()) {
+    if (!claim.isMine()) {
       lastAt = now;
       return refusalAlerts(shortages);
     }
     const startedAt = clock.monotonic();
     const found = await Promise.all(instants.map((at) => ledger.untoldWindows(at, windowsMax)));
-    lookMs = clock.monotonic() - startedAt;
+    budgetsMs = clock.monotonic() - startedAt;
     const windows = found.flat();
-    if (found.some(({ length }) => length === windowsMax)) moved();
+    if (found.some(({ length }) => length === windowsMax)) spent();
     lastAt = now;
     return [...budgetAlerts(windows), ...refusalAlerts(shortages)];
   };
-  const rest = async (): Promise<Alert[]> => {
-    if (!duty.isMine()) return [];
+  const account = async (): Promise<Alert[]> => {
+    if (!claim.isMine()) return [];
     const day = dayOf(calendar, clock.now());
     const [balance, drift, old] = await Promise.all([
       balanceNow(),
-      parts.drift(),
+      deps.drift(),
       ledger.oldHolds(clock.now() - rules.unsettledMs),
     ]);
     return [
@@ -137,93 +134,71 @@ export function startAlerts(parts: AlertParts): Alerts {
     ];
   };
   const balanceNow = async (): Promise<PicoUsd | null> => {
-    const sample = await parts.samples.latest();
+    const sample = await deps.samples.latest();
     if (sample === undefined || clock.now() - sample.askedAt > sampleMsMax) return null;
     return (scaledFigure(sample.figures.equivalent_in_usd) ?? null) as PicoUsd | null;
   };
   const onBalance = async (balance: PicoUsd | null, day: Day): Promise<Alert[]> => {
     const { balanceFloor: floor, hoursMin } = rules;
     if (balance === null || (floor === null && hoursMin === null)) return [];
-    return balanceAlerts({ balance, burnPerHour: await parts.burnPerHour() }, { floor, hoursMin }, day);
+    return balanceAlerts({ balance, burnPerHour: await deps.burnPerHour() }, { floor, hoursMin }, day);
   };
 
-  /** Puts what is new into the outbox; what cannot be written is found again the next time. */
-  const tell = async (alerts: readonly Alert[]): Promise<void> => {
-    const fresh = alerts.filter(({ dedupeKey }) => !told.has(dedupeKey));
+  /** Puts new alerts into the outbox. An alert that cannot be written is found again the next time. */
+  const raise = async (alerts: readonly Alert[]): Promise<void> => {
+    const fresh = alerts.filter(({ dedupeKey }) => !raised.has(dedupeKey));
     if (fresh.length === 0) return;
-    const nameOf = await parts.names();
+    const nameOf = await deps.names();
     const at = clock.now();
     const added: AlertMessage[] = [];
     for (let from = 0; from < fresh.length; from += putAtOnce) {
       const part = fresh.slice(from, from + putAtOnce);
-      const messages = part.map((alert) => alertMessage(alert, { id: parts.newId(), at, nameOf }));
-      const ids = await parts.outbox.put(
-        part.map((alert, index) => newMessage(alert, messages[index] as AlertMessage, at, parts.target)),
+      const messages = part.map((alert) => alertMessage(alert, { id: deps.newId(), at, nameOf }));
+      const ids = await deps.outbox.put(
+        part.map((alert, index) => newMessage(alert, messages[index] as AlertMessage, at, deps.target)),
       );
       if (ids === undefined) break;
-      if (told.size > toldMax) told.clear();
-      for (const { dedupeKey } of part) told.add(dedupeKey);
+      if (raised.size > raisedMax) raised.clear();
+      for (const { dedupeKey } of part) raised.add(dedupeKey);
       added.push(...messages.filter(({ id }) => ids.includes(id)));
     }
     if (added.length === 0) return;
-    for (const { type } of added) parts.counted(type);
+    for (const { type } of added) deps.countAlert(type);
     log.warn(
       { alerts: added.length, first: added.slice(0, 5).map(({ type, text }) => ({ type, text })) },
       "alerts raised",
     );
-    parts.raised();
+    deps.wakeDelivery();
   };
 
-  /** One evaluation after the other. */
-  const inTurn = (find: () => Promise<Alert[]>): Promise<void> => {
-    running = running.then(async () => {
-      try {
-        await tell(await find());
-      } catch (error) {
-        log.error({ err: error }, "alerts could not be evaluated");
-      }
-    });
-    return running;
+  const onError = (error: unknown): void => log.error({ err: error }, "alerts could not be evaluated");
+  const evaluateBudgets = async (): Promise<void> => raise(await budgets());
+  const budgetLoop = loop(clock, evaluateBudgets, { firstMs: Infinity, everyMs: Infinity, onError });
+  const evaluateAll = async (): Promise<void> => {
+    await budgetLoop.run();
+    await raise(await account());
   };
-  const moved = (): void => {
-    hasMoved = true;
-    if (soon !== null || ended) return;
-    soon = clock.after(Math.max(budgetPauseMs, lookMs / lookShare), () => {
-      void inTurn(budgets).then(() => {
-        soon = null;
-        if (hasMoved) moved();
-      });
-    });
+  const everything = loop(clock, evaluateAll, { firstMs: budgetPauseMs, everyMs: periodMs, onError });
+  const spent = (): void => {
+    if (hasSpent) return;
+    hasSpent = true;
+    budgetLoop.wake(Math.max(budgetPauseMs, budgetsMs / budgetShareMax));
   };
-  const everything = async (): Promise<void> => {
-    await inTurn(budgets);
-    await inTurn(rest);
-  };
-  const schedule = (afterMs: number): void => {
-    later = clock.after(afterMs, () => {
-      void everything().then(() => {
-        if (!ended) schedule(periodMs);
-      });
-    });
-  };
-  schedule(budgetPauseMs);
-  duty.onTaken(moved);
+  claim.onTaken(spent);
   return {
-    spent: moved,
+    spent,
     refused(refusal) {
       if (refusal.code !== "budget_exceeded") return;
       const { window } = refusal.shortage;
       if (refusals.size < refusedMax)
         refusals.set(`${window.budget.id} ${window.subject} ${window.start}`, refusal.shortage);
-      moved();
+      spent();
     },
-    evaluate: everything,
+    evaluate: everything.run,
     async [Symbol.asyncDispose]() {
-      ended = true;
-      soon?.cancel();
-      later?.cancel();
-      await running;
-      if (hasMoved) await inTurn(budgets);
+      await everything[Symbol.asyncDispose]();
+      await budgetLoop[Symbol.asyncDispose]();
+      if (hasSpent) await evaluateBudgets().catch(onError);
     },
   };
 }

@@ -1,55 +1,52 @@
 import { samplesToThin, type AccountSample, type LedgerTotals } from "../core/account-sample.ts";
-import type { Timer } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
-import { ownDuty, type Duty } from "./duties.ts";
-import { takeSample, type SampleTools } from "./take-sample.ts";
+import { loop } from "../time/loop.ts";
+import { alwaysMine, type JobClaim } from "./job-claims.ts";
+import { takeSample, type SampleDeps } from "./take-sample.ts";
 
-/** Samples the gateway's account while a proxy runs. Disposing of it ends it, after the sample that is being taken. */
+/** Samples the gateway's account while a proxy runs. Disposing of it waits for the sample in progress. */
 export interface BalanceSampler extends AsyncDisposable {
-  /** Takes one now, due or not. Undefined when the gateway gave no record, or it could not be kept. */
+  /** Takes a sample now, due or not. Returns undefined when the gateway gave no record, or it could not be kept. */
   sample(): Promise<AccountSample | undefined>;
 }
 
-/** The account is not asked more often than this, however short the balance's time to live. Milliseconds. */
+/** Least pause between two samples, however short the balance's time to live. Milliseconds. */
 const periodMsMin = 60_000;
-/** The first one soon, so that there is something to compare with; not at once, because most trouble shows at the start. */
-const firstAfterMs = 15_000;
-/** While nothing runs: often enough to name the hour in which others used the account. */
+/** Soon, so that there is something to compare with; not at once, because most trouble shows at the start. */
+const firstMs = 15_000;
+/** Without traffic: often enough to name the hour in which others used the account. */
 const idlePeriodMs = 3_600_000;
 const thinEveryMs = 86_400_000;
 
 /**
- * Takes a sample every `everyMs` while there is traffic and once more after it, so that there is one at which nothing is
- * pending and nothing comes late; else every hour. Thins out old ones once a day. One timer, at most one request at a time;
- * nothing while another proxy has the duty.
+ * Takes a sample every `everyMs` while there is traffic and once more after it, when nothing is pending and nothing comes
+ * late; otherwise every hour. Thins out old samples once a day. Does nothing while another proxy has the job.
  */
 export function startBalanceSampler(
-  parts: SampleTools & {
+  deps: SampleDeps & {
     readonly log: Log;
     readonly everyMs: number;
-    /** The record fresh from the gateway; undefined where there is none. */
+    /** Fetches the record from the gateway; undefined where there is none. */
     readonly fetch: () => Promise<unknown>;
-    /** This proxy's own unless given. */
-    readonly duty?: Duty;
+    /** Unless given, the job is always this proxy's. */
+    readonly claim?: JobClaim;
   },
 ): BalanceSampler {
-  const { ledger, samples, clock, log, duty = ownDuty } = parts;
-  const periodMs = Math.max(parts.everyMs, periodMsMin);
-  let timer: Timer | null = null;
-  let ended = false;
-  let running: Promise<unknown> = Promise.resolve();
-  // Of the last sample; of one before a restart nobody knows.
+  const { ledger, samples, clock, log, claim = alwaysMine } = deps;
+  let isRequested = false;
+  let lastTaken: AccountSample | undefined;
+  // Of a sample before a restart this is not known.
   let followsTraffic = true;
   let hasFailed = false;
   let thinnedAt: number | null = null;
 
-  const sample = async (): Promise<AccountSample | undefined> => {
+  const sample = async (): Promise<void> => {
     const latest = await samples.latest();
-    const taken = await takeSample(parts, parts.fetch);
+    const taken = await takeSample(deps, deps.fetch);
     if (taken === undefined && !hasFailed) log.warn({}, "no sample of the gateway's account could be taken");
     hasFailed = taken === undefined;
     if (taken !== undefined) followsTraffic = latest !== undefined && hasRunSince(latest, taken.after);
-    return taken;
+    lastTaken = taken;
   };
   const isDue = async (): Promise<boolean> => {
     const latest = await samples.latest();
@@ -62,36 +59,27 @@ export function startBalanceSampler(
     thinnedAt = now;
     await samples.remove(samplesToThin(await samples.list(0, now), now));
   };
-  const tick = async (): Promise<void> => {
-    if (!duty.isMine()) return;
-    try {
-      if (await isDue()) await sample();
-      await thin();
-    } catch (error) {
-      log.error({ err: error }, "the account's sampler failed");
-    }
+  const sampleIfDue = async (): Promise<void> => {
+    const isAsked = isRequested;
+    isRequested = false;
+    if (!isAsked && !claim.isMine()) return;
+    lastTaken = undefined;
+    if (isAsked || (await isDue())) await sample();
+    await thin();
   };
-  /** One after the other: a sample that is asked for meanwhile waits. */
-  const inTurn = <T>(work: () => Promise<T>): Promise<T> => {
-    const result = running.then(work);
-    running = result.catch(() => undefined);
-    return result;
-  };
-  const schedule = (afterMs: number): void => {
-    timer = clock.after(afterMs, () => {
-      void inTurn(tick).then(() => {
-        if (!ended) schedule(periodMs);
-      });
-    });
-  };
-  schedule(firstAfterMs);
+
+  const sampling = loop(clock, sampleIfDue, {
+    firstMs,
+    everyMs: Math.max(deps.everyMs, periodMsMin),
+    onError: (error) => log.error({ err: error }, "the account's sampler failed"),
+  });
   return {
-    sample: () => inTurn(sample),
-    async [Symbol.asyncDispose]() {
-      ended = true;
-      timer?.cancel();
-      await running;
+    async sample() {
+      isRequested = true;
+      await sampling.run();
+      return lastTaken;
     },
+    [Symbol.asyncDispose]: () => sampling[Symbol.asyncDispose](),
   };
 }
 

@@ -1,52 +1,40 @@
-import type { Clock, Timer } from "../ports/clock.ts";
+import type { Clock } from "../ports/clock.ts";
 import { LedgerUnavailable, type Ledger } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
-import type { Duty } from "./duties.ts";
+import { loop } from "../time/loop.ts";
+import type { JobClaim } from "./job-claims.ts";
 
-/** So often the holds of proxies that died are looked for while others live. Milliseconds. */
-const periodMs = 5_000;
+/** Milliseconds between two recoveries. */
+const everyMs = 5_000;
 
 /**
- * Posts what a proxy left that died while this one runs. The first look is a period after the duty was taken: where the
- * ledger was out of reach for all, the others have shown by then that they live. Disposing of it ends it, after the look that runs.
+ * Posts the holds of proxies that died while this one runs. The first recovery comes a period after this proxy claimed
+ * the job: if no proxy could reach the ledger, the others have shown by then that they live.
  */
-export function startRecovery(parts: {
+export function startRecovery(deps: {
   readonly ledger: Pick<Ledger, "recover">;
   readonly clock: Clock;
   readonly log: Log;
-  readonly duty: Duty;
+  readonly claim: JobClaim;
 }): AsyncDisposable {
-  const { ledger, clock, log, duty } = parts;
-  let timer: Timer | null = null;
-  let ended = false;
-  let running: Promise<void> = Promise.resolve();
+  const { ledger, clock, log, claim } = deps;
+  let claimedAt = clock.monotonic();
+  claim.onTaken(() => (claimedAt = clock.monotonic()));
 
-  const look = async (): Promise<void> => {
-    if (!duty.isMine()) return;
-    try {
-      const recovered = await ledger.recover(clock.now());
-      if (recovered > 0) log.warn({ recovered }, "holds of a proxy that died were posted as assumed");
-    } catch (error) {
-      // It is looked for again, and who cannot write says so elsewhere.
+  const recover = async (): Promise<number | void> => {
+    const waitMs = claimedAt + everyMs - clock.monotonic();
+    if (waitMs > 0) return waitMs;
+    if (!claim.isMine()) return;
+    const recovered = await ledger.recover(clock.now());
+    if (recovered > 0) log.warn({ recovered }, "holds of a proxy that died were posted as assumed");
+  };
+  return loop(clock, recover, {
+    firstMs: everyMs,
+    everyMs,
+    onError(error) {
+      // A ledger that cannot be written is reported elsewhere.
       if (!(error instanceof LedgerUnavailable))
-        log.error({ err: error }, "holds of proxies that died could not be looked for");
-    }
-  };
-  const schedule = (): void => {
-    timer?.cancel();
-    timer = clock.after(periodMs, () => {
-      running = look().then(() => {
-        if (!ended) schedule();
-      });
-    });
-  };
-  duty.onTaken(schedule);
-  schedule();
-  return {
-    async [Symbol.asyncDispose]() {
-      ended = true;
-      timer?.cancel();
-      await running;
+        log.error({ err: error }, "holds of proxies that died could not be posted");
     },
-  };
+  });
 }

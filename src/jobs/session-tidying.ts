@@ -1,36 +1,25 @@
-import type { Clock, Timer } from "../ports/clock.ts";
+import type { Clock } from "../ports/clock.ts";
 import { LedgerUnavailable } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { RunSessions } from "../ports/run-sessions.ts";
+import { loop } from "../time/loop.ts";
 
-/** Milliseconds between two times. */
-const periodMs = 600_000;
+const everyMs = 600_000;
 
 /** Removes budgets of sessions that are over, at once and every ten minutes. Several proxies may do so at the same time. */
-export function startSessionTidying(parts: {
+export function startSessionTidying(deps: {
   readonly sessions: Pick<RunSessions, "tidy">;
   readonly clock: Clock;
   readonly log: Log;
 }): AsyncDisposable {
-  const { sessions, clock, log } = parts;
-  let timer: Timer | null = null;
-  let ended = false;
-  const tidy = async (): Promise<void> => {
-    try {
-      await sessions.tidy(clock.now());
-    } catch (error) {
+  const { sessions, clock, log } = deps;
+  const tidy = async (): Promise<void> => void (await sessions.tidy(clock.now()));
+  return loop(clock, tidy, {
+    everyMs,
+    onError(error) {
       // A ledger that cannot be written is reported elsewhere.
       if (!(error instanceof LedgerUnavailable))
         log.error({ err: error }, "sessions that are over could not be removed");
-    }
-    if (!ended) timer = clock.after(periodMs, () => (running = tidy()));
-  };
-  let running = tidy();
-  return {
-    async [Symbol.asyncDispose]() {
-      ended = true;
-      timer?.cancel();
-      await running;
     },
-  };
+  });
 }

@@ -4,18 +4,18 @@ import type { Clock } from "../ports/clock.ts";
 import type { Ledger } from "../ports/ledger.ts";
 import { readAccountFigures } from "../wire/account.ts";
 
-export interface SampleTools {
+export interface SampleDeps {
   readonly ledger: Ledger;
   readonly samples: AccountSamples;
   readonly clock: Clock;
 }
 
 /**
- * Reads the account beside the ledger and keeps both. `fetch` must ask the gateway itself, not a cache, because the
- * ledger's counters are read just before and just after; undefined where it has no record. Undefined when nothing was kept.
+ * Reads the account next to the ledger and keeps both. `fetch` must ask the gateway itself, not a cache, because the
+ * ledger's counters are read just before and just after. Returns undefined when the gateway had no record or it was not kept.
  */
 export async function takeSample(
-  { ledger, samples, clock }: SampleTools,
+  { ledger, samples, clock }: SampleDeps,
   fetch: () => Promise<unknown>,
 ): Promise<AccountSample | undefined> {
   const latest = await samples.latest();

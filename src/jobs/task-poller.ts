@@ -1,104 +1,77 @@
 import { pollPauseMsMax, type Task } from "../core/tasks.ts";
-import type { Clock, Timer } from "../ports/clock.ts";
+import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
 import type { TaskStore } from "../ports/task-store.ts";
-import { ownDuty, type Duty } from "./duties.ts";
+import { loop } from "../time/loop.ts";
+import { alwaysMine, type JobClaim } from "./job-claims.ts";
 
-/** Follows the tasks that nobody asks for. Disposing of it ends it, after the looks that run. */
+/** Polls the tasks that no client asks for. Disposing of it waits for the polls in progress. */
 export interface TaskPoller extends AsyncDisposable {
-  /** There is a task to follow, or one is due earlier. */
+  /** Call it when there is a new task, or one is due earlier. */
   wake(): void;
 }
 
-/** Looks at once, so that many old tasks after a restart are no burst at the gateway. */
-const looksAtOnceMax = 4;
-
-/** Less than any pause between two looks: a look that could not be written down leaves its task due, and is no circle. */
-const restMs = 2_000;
-
-/** Before the tasks that are due are asked for again when they could not be read. Milliseconds. */
-const afterFaultMs = 5_000;
+/** Polls in parallel: after a restart many old tasks may be due, and the gateway must not get a burst. */
+const pollsAtOnceMax = 4;
 
 /**
- * Looks at each task when it is due: `look` has its record fetched and taken to heart, which also says when it is due
- * again. One timer for the task that is due first. Rests while another proxy has the duty.
+ * Least pause between two polls of a task, in milliseconds; less than any planned pause. A poll whose result could not be
+ * written leaves its task due: without this it would be polled in a circle.
  */
-export function startTaskPoller(parts: {
+const restMs = 2_000;
+
+/** Milliseconds before the next try when due tasks could not be read. */
+const afterErrorMs = 5_000;
+
+/** Polls each task when it is due. `poll` fetches its record and applies it, which also sets when the task is due again. */
+export function startTaskPoller(deps: {
   readonly tasks: Pick<TaskStore, "due">;
-  readonly look: (task: Task) => Promise<void>;
+  readonly poll: (task: Task) => Promise<void>;
   readonly clock: Clock;
   readonly log: Log;
-  /** This proxy's own unless given. */
-  readonly duty?: Duty;
+  /** Unless given, the job is always this proxy's. */
+  readonly claim?: JobClaim;
 }): TaskPoller {
-  const { tasks, clock, log, duty = ownDuty } = parts;
-  const looking = new Map<string, Promise<void>>();
-  const resting = new Map<string, Timer>();
-  let timer: Timer | null = null;
-  let planning: Promise<void> | null = null;
-  let wokenMeanwhile = false;
-  let ended = false;
+  const { tasks, clock, log, claim = alwaysMine } = deps;
+  const polling = new Map<string, Promise<void>>();
+  /** The end of each polled task's rest, on the monotonic scale. */
+  const resting = new Map<string, number>();
 
-  const arm = (ms: number): void => {
-    timer?.cancel();
-    timer = ended ? null : clock.after(ms, wake);
-  };
-  const look = async (task: Task): Promise<void> => {
+  const poll = async (task: Task): Promise<void> => {
     const { taskId } = task;
     try {
-      await parts.look(task);
+      await deps.poll(task);
     } catch (error) {
-      log.error({ task_id: taskId, err: error }, "a look at a task failed");
+      log.error({ task_id: taskId, err: error }, "a task could not be polled");
     }
-    looking.delete(taskId);
-    if (ended) return;
-    resting.set(
-      taskId,
-      clock.after(restMs, () => {
-        resting.delete(taskId);
-        wake();
-      }),
-    );
-    wake();
+    polling.delete(taskId);
+    resting.set(taskId, clock.monotonic() + restMs);
+    polls.wake();
   };
-  /** Starts what is due and has room; what has none waits for the next look that ends. */
-  const plan = async (): Promise<void> => {
-    const limit = looksAtOnceMax - looking.size;
-    if (limit <= 0 || !duty.isMine()) return;
-    const now = clock.now();
-    const due = await tasks.due({
-      now,
-      limit,
-      besides: [...looking.keys(), ...resting.keys()],
-      pauseMsMax: pollPauseMsMax,
-    });
-    if (ended || !duty.isMine()) return;
-    for (const task of due.tasks) looking.set(task.taskId, look(task));
-    if (due.nextPollAt !== null) arm(due.nextPollAt - now);
+  /** Starts what is due and has room; the rest waits for the next poll that ends. */
+  const startDue = async (): Promise<number> => {
+    const limit = pollsAtOnceMax - polling.size;
+    if (limit <= 0 || !claim.isMine()) return Infinity;
+    const [now, monotonic] = [clock.now(), clock.monotonic()];
+    for (const [taskId, until] of resting) if (until <= monotonic) resting.delete(taskId);
+    const besides = [...polling.keys(), ...resting.keys()];
+    const due = await tasks.due({ now, limit, besides, pauseMsMax: pollPauseMsMax });
+    if (polls.ending.aborted || !claim.isMine()) return Infinity;
+    for (const task of due.tasks) polling.set(task.taskId, poll(task));
+    const pauses = [...resting.values()].map((until) => until - monotonic);
+    return Math.max(1, Math.min((due.nextPollAt ?? Infinity) - now, ...pauses));
   };
-  const wake = (): void => {
-    if (ended) return;
-    wokenMeanwhile = planning !== null;
-    planning ??= plan()
-      .catch((error: unknown) => {
-        log.error({ err: error }, "tasks that are due could not be read");
-        arm(afterFaultMs);
-      })
-      .then(() => {
-        planning = null;
-        if (wokenMeanwhile) wake();
-      });
-  };
-  duty.onTaken(wake);
-  wake();
+
+  const polls = loop(clock, startDue, {
+    everyMs: afterErrorMs,
+    onError: (error) => log.error({ err: error }, "tasks that are due could not be read"),
+  });
+  claim.onTaken(polls.wake);
   return {
-    wake,
+    wake: polls.wake,
     async [Symbol.asyncDispose]() {
-      ended = true;
-      timer?.cancel();
-      for (const rest of resting.values()) rest.cancel();
-      await planning;
-      await Promise.all(looking.values());
+      await polls[Symbol.asyncDispose]();
+      await Promise.all(polling.values());
     },
   };
 }

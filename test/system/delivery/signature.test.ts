@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { expect, it } from "vitest";
 import { skipWithout } from "../../support/programs.ts";
-import { signatureHeader, webhookHeaders } from "../../../src/delivery/signature.ts";
+import { signatureHeader, webhookHeaders } from "../../../src/wire/webhook-signature.ts";
 
 const headers = webhookHeaders("msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330_000);
 

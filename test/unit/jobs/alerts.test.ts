@@ -48,8 +48,8 @@ async function world(start = noon) {
         names: async () => (id) => (id === "k-alice" ? "alice" : id),
         burnPerHour: async () => self.burn,
         drift: async () => self.drift,
-        counted: (type) => void counts.push(type),
-        raised: () => void self.woken++,
+        countAlert: (type) => void counts.push(type),
+        wakeDelivery: () => void self.woken++,
       }),
     texts: async () => (await listAlerts({ outbox }, { limit: 100 })).alerts.map(({ text }) => text).toReversed(),
     /** USD 0.001 for each thousand of tokens. */

@@ -2,9 +2,9 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, it } from "vitest";
 import { usd } from "../../../src/core/money.ts";
 import type { Task } from "../../../src/core/tasks.ts";
-import { startDelivery } from "../../../src/delivery/delivery.ts";
+import { startDelivery } from "../../../src/jobs/delivery.ts";
 import { startAlerts } from "../../../src/jobs/alerts.ts";
-import type { Duty } from "../../../src/jobs/duties.ts";
+import type { JobClaim } from "../../../src/jobs/job-claims.ts";
 import { startTaskPoller } from "../../../src/jobs/task-poller.ts";
 import { silentLog } from "../../../src/log/log.ts";
 import { MemoryAccountSamples } from "../../../src/store/memory/account-samples.ts";
@@ -14,25 +14,25 @@ import { emptyState } from "../../../src/store/memory/state.ts";
 import { alice, budget, holdOf, noon, utc } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 
-/** A duty that the test gives and takes away. */
-function someDuty(isMine: boolean): Duty & { isOwn: boolean; take(): void } {
+/** A claim that the test gives and takes away. */
+function someClaim(isMine: boolean): JobClaim & { isOwn: boolean; take(): void } {
   const listeners: (() => void)[] = [];
-  const duty = {
+  const claim = {
     isOwn: isMine,
-    isMine: () => duty.isOwn,
+    isMine: () => claim.isOwn,
     onTaken: (listener: () => void) => void listeners.push(listener),
     take() {
-      duty.isOwn = true;
+      claim.isOwn = true;
       for (const listener of listeners) listener();
     },
   };
-  return duty;
+  return claim;
 }
 
-it("deliveries wait for the duty, and stop before the next message when it has gone", async () => {
+it("deliveries wait for the claim, and stop before the next message when it has gone", async () => {
   const clock = manualClock(noon);
   const outbox = new MemoryOutbox(emptyState());
-  const duty = someDuty(false);
+  const claim = someClaim(false);
   const sent: string[] = [];
   const { promise: lookedUp, resolve: lookUp } = Promise.withResolvers<void>();
   const { promise: asleep, resolve: fallAsleep } = Promise.withResolvers<void>();
@@ -41,8 +41,8 @@ it("deliveries wait for the duty, and stop before the next message when it has g
     clock,
     log: silentLog,
     random: () => 0,
-    counted: () => {},
-    isMine: duty.isMine,
+    countResult: () => {},
+    claim,
     destinationOf: async ({ payload }) => {
       // As long as the proxy sleeps here.
       if (payload === "slow") {
@@ -53,36 +53,35 @@ it("deliveries wait for the duty, and stop before the next message when it has g
     },
     sender: { send: async ({ body }) => (sent.push(body), { ok: true }), [Symbol.asyncDispose]: async () => {} },
   });
-  duty.onTaken(() => delivery.wake());
   const put = (id: string, target: string, payload: string) =>
     outbox.put([{ id, kind: "alert", target, dedupeKey: id, keyUntil: null, payload, createdAt: noon }]);
   await put("a", "red", "first");
   await delivery.idle();
   expect(sent).toEqual([]);
-  duty.take();
+  claim.take();
   await delivery.idle();
   expect(sent).toEqual(["first"]);
   await put("b", "red", "slow");
   delivery.wake();
   await asleep;
-  duty.isOwn = false;
+  claim.isOwn = false;
   lookUp();
   await delivery.idle();
   expect(sent).toEqual(["first"]);
   expect(await outbox.waiting()).toBe(1);
 });
 
-it("the task poller asks for what is due only on duty", async () => {
-  const duty = someDuty(false);
+it("the task poller asks for what is due only with the claim", async () => {
+  const claim = someClaim(false);
   const asked: number[] = [];
-  const looks: string[] = [];
+  const polls: string[] = [];
   const { promise: read, resolve: answer } = Promise.withResolvers<void>();
   const due = { taskId: "t", charge: "c" } as Task;
   await using poller = startTaskPoller({
     clock: manualClock(noon),
     log: silentLog,
-    duty,
-    look: async ({ taskId }) => void looks.push(taskId),
+    claim,
+    poll: async ({ taskId }) => void polls.push(taskId),
     tasks: {
       async due() {
         asked.push(1);
@@ -94,29 +93,29 @@ it("the task poller asks for what is due only on duty", async () => {
   poller.wake();
   await nextTurn();
   expect(asked).toEqual([]);
-  duty.take();
+  claim.take();
   expect(asked).toHaveLength(1);
   // What was read before it slept is somebody else's now.
-  duty.isOwn = false;
+  claim.isOwn = false;
   answer();
   await nextTurn();
   await poller[Symbol.asyncDispose]();
-  expect(looks).toEqual([]);
+  expect(polls).toEqual([]);
 });
 
-it("alerts of its own refusals are raised by every proxy, all others on duty", async () => {
+it("alerts of its own refusals are raised by every proxy, all others with the claim", async () => {
   const clock = manualClock(noon);
   const state = emptyState();
   const ledger = new MemoryLedger(utc, state);
   const outbox = new MemoryOutbox(state);
-  const duty = someDuty(false);
+  const claim = someClaim(false);
   const set = await ledger.setBudget({ ...budget({ kind: "key", key: alice.key }, "1d", "1"), warnPercent: 80 }, noon);
   let serial = 0;
   await using alerts = startAlerts({
     ledger,
     outbox,
     clock,
-    duty,
+    claim,
     calendar: utc,
     log: silentLog,
     target: null,
@@ -126,8 +125,8 @@ it("alerts of its own refusals are raised by every proxy, all others on duty", a
     names: async () => () => null,
     burnPerHour: async () => usd("0"),
     drift: async () => null,
-    counted: () => {},
-    raised: () => {},
+    countAlert: () => {},
+    wakeDelivery: () => {},
   });
   expect(set).toBeDefined();
   await ledger.hold(holdOf("old", usd("0.5"), { at: noon - 60_000 }));
@@ -142,7 +141,7 @@ it("alerts of its own refusals are raised by every proxy, all others on duty", a
   alerts.refused({ code: "budget_exceeded", shortage: refused.shortage, scopeName: "key:alice" });
   await alerts.evaluate();
   expect(await types()).toEqual(["budget_exhausted"]);
-  duty.isOwn = true;
+  claim.isOwn = true;
   await alerts.evaluate();
   expect((await types()).toSorted()).toEqual(["budget_exhausted", "charges_unsettled"]);
 });

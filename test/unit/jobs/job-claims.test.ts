@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, it } from "vitest";
-import { startDuties } from "../../../src/jobs/duties.ts";
+import { claimJobs } from "../../../src/jobs/job-claims.ts";
+import { silentLog } from "../../../src/log/log.ts";
 import { jobNames } from "../../../src/ports/fleet.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { TestFleet } from "../../support/fleet.ts";
@@ -28,14 +29,14 @@ async function twoProxies() {
 function proxy(fleet: TestFleet) {
   const clock = manualClock();
   const member = fleet.join();
-  const duties = startDuties({ claims: member.claims, clock });
-  const duty = duties.of("deliveries");
-  const self = { clock, member, duties, duty, taken: 0 };
-  duty.onTaken(() => self.taken++);
+  const jobs = claimJobs({ claims: member.claims, clock, log: silentLog });
+  const claim = jobs.of("deliveries");
+  const self = { clock, member, jobs, claim, taken: 0 };
+  claim.onTaken(() => self.taken++);
   return self;
 }
 
-const ownersOf = ({ duty: a }: ReturnType<typeof proxy>, { duty: b }: ReturnType<typeof proxy>) => [
+const ownersOf = ({ claim: a }: ReturnType<typeof proxy>, { claim: b }: ReturnType<typeof proxy>) => [
   a.isMine(),
   b.isMine(),
 ];
@@ -44,8 +45,8 @@ it("have one owner, who keeps them as long as it runs and gives them to the next
   const { first, second, pass } = await twoProxies();
   await pass(30_000, first, second);
   expect(ownersOf(first, second)).toEqual([true, false]);
-  expect(jobNames.map((job) => second.duties.of(job).isMine())).toEqual(jobNames.map(() => false));
-  await first.duties[Symbol.asyncDispose]();
+  expect(jobNames.map((job) => second.jobs.of(job).isMine())).toEqual(jobNames.map(() => false));
+  await first.jobs[Symbol.asyncDispose]();
   await pass(1_000, second);
   expect(ownersOf(first, second)).toEqual([false, true]);
   expect([first.taken, second.taken]).toEqual([1, 1]);
@@ -54,10 +55,10 @@ it("have one owner, who keeps them as long as it runs and gives them to the next
 it("are taken over within four seconds of a death, and a proxy that was stopped wakes without them", async () => {
   const { first, second, pass } = await twoProxies();
   await pass(4_000, second);
-  expect(second.duty.isMine()).toBe(true);
+  expect(second.claim.isMine()).toBe(true);
   // Its clock jumps as the machine's does, and nothing of its own has run yet.
   first.clock.advance(4_000);
-  expect(first.duty.isMine()).toBe(false);
+  expect(first.claim.isMine()).toBe(false);
   await pass(10_000, first, second);
   expect(ownersOf(first, second)).toEqual([false, true]);
 });
@@ -74,7 +75,7 @@ it("end by themselves where the ledger does not answer, no later than another on
 
 it("are all one's own where nobody shares the ledger", async () => {
   const clock = manualClock();
-  await using duties = startDuties({ claims: null, clock });
-  expect(jobNames.every((job) => duties.of(job).isMine())).toBe(true);
+  await using jobs = claimJobs({ claims: null, clock, log: silentLog });
+  expect(jobNames.every((job) => jobs.of(job).isMine())).toBe(true);
   expect(clock.waiting).toBe(0);
 });

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { expect, it } from "vitest";
 import { tempFolder } from "../../support/ledger-fixtures.ts";
-import { signatureHeader, webhookHeaders } from "../../../src/delivery/signature.ts";
+import { signatureHeader, webhookHeaders } from "../../../src/wire/webhook-signature.ts";
 
 const headers = webhookHeaders("msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330_000);
 

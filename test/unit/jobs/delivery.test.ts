@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import * as fc from "fast-check";
 import { expect, it } from "vitest";
 import type { AddressRule } from "../../../src/core/addresses.ts";
-import { startDelivery, type DeliveryResult } from "../../../src/delivery/delivery.ts";
+import { startDelivery, type DeliveryResult } from "../../../src/jobs/delivery.ts";
 import type { Message, NewMessage } from "../../../src/ports/outbox.ts";
 import { MemoryOutbox } from "../../../src/store/memory/outbox.ts";
 import { emptyState } from "../../../src/store/memory/state.ts";
@@ -45,7 +45,7 @@ function world(
       log,
       random,
       sender: createWebhookSender({ clock }),
-      counted: (_kind, result) => void results.push(result),
+      countResult: (_kind, result) => void results.push(result),
       destinationOf: async ({ target, payload }: Message) => {
         const url = urls[target ?? ""];
         return url === undefined

@@ -1,0 +1,151 @@
+import type { AddressRule } from "../core/addresses.ts";
+import { nextTryAt, pauseMsMax } from "../core/backoff.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { Log } from "../ports/log.ts";
+import type { Message, MessageKind, Outbox, Tried } from "../ports/outbox.ts";
+import type { SendResult, WebhookSender } from "../ports/webhook-sender.ts";
+import { loop } from "../time/loop.ts";
+import { sleep } from "../time/sleep.ts";
+import { webhookHeaders } from "../wire/webhook-signature.ts";
+import { alwaysMine, type JobClaim } from "./job-claims.ts";
+
+/** The present destination of a message. */
+export interface Destination {
+  readonly url: string;
+  readonly rule: AddressRule;
+  /** The message's id and time are added to the headers. */
+  readonly body: string;
+  readonly headers: (standard: Readonly<Record<string, string>>, body: string) => Readonly<Record<string, string>>;
+}
+
+/** The reason why a message has no destination, and never will. */
+export interface NoDestination {
+  readonly gone: string;
+}
+
+/** `failed` is tried again. */
+export type DeliveryResult = "delivered" | "failed" | "given_up";
+
+/** Sends the messages of the outbox while a proxy runs. Disposing of it breaks off requests; their messages are sent again later. */
+export interface Delivery extends AsyncDisposable {
+  /** Call it after a message was put in. */
+  wake(): void;
+  /** Resolves once nothing is being sent and nothing is due. */
+  idle(): Promise<void>;
+}
+
+export interface DeliveryDeps {
+  readonly outbox: Outbox;
+  readonly sender: WebhookSender;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** At least 0, below 1. */
+  readonly random: () => number;
+  readonly destinationOf: (message: Message) => Promise<Destination | NoDestination>;
+  readonly countResult: (kind: MessageKind, result: DeliveryResult) => void;
+  /** Asked before each message is sent. Unless given, the job is always this proxy's. */
+  readonly claim?: JobClaim;
+}
+
+/** Targets that are served in parallel: a few that do not answer must not keep the others waiting. */
+const concurrencyMax = 16;
+/** How long ended messages are kept for readers; their keys may be remembered longer. Milliseconds. */
+const keptMs = 7 * 86_400_000;
+const tidyEveryMs = 3_600_000;
+/** Pause after an error of the outbox itself. Milliseconds. */
+const afterErrorMs = 5_000;
+
+export function startDelivery(deps: DeliveryDeps): Delivery {
+  const { outbox, clock, log, claim = alwaysMine } = deps;
+  const { isMine } = claim;
+  /** The targets that are being served, with the work on each. */
+  const busy = new Map<string, Promise<void>>();
+  let tidiedAt: number | null = null;
+
+  /** Starts what is due and has room. Returns the milliseconds until more is. */
+  const startDue = async (): Promise<number> => {
+    await tidy();
+    if (busy.size >= concurrencyMax || !isMine()) return tidyEveryMs;
+    const due = await outbox.due({
+      now: clock.now(),
+      besides: [...busy.keys()],
+      limit: concurrencyMax - busy.size,
+      pauseMsMax,
+    });
+    for (const message of due.messages) {
+      if (message.target !== null && !ending.aborted && isMine())
+        busy.set(message.target, serve(message, message.target));
+    }
+    return due.nextTryAt === null ? tidyEveryMs : Math.min(Math.max(due.nextTryAt - clock.now(), 1), tidyEveryMs);
+  };
+  const serve = async (message: Message, target: string): Promise<void> => {
+    try {
+      await attempt(message);
+    } catch (error) {
+      log.error({ message_id: message.id, err: error }, "a delivery failed inside Farebox");
+      await sleep(clock, afterErrorMs, ending);
+    }
+    busy.delete(target);
+    wake();
+  };
+  const attempt = async (message: Message): Promise<void> => {
+    const destination = await deps.destinationOf(message);
+    const isGone = "gone" in destination;
+    const sent = isGone
+      ? ({ ok: false, error: destination.gone, retryAfterMs: null } as const)
+      : await send(message, destination);
+    if (sent === undefined) return;
+    const outcome = outcomeOf(message, sent, isGone);
+    await record(message.id, outcome);
+    deps.countResult(message.kind, outcome.kind);
+    const fields = { message_id: message.id, kind: message.kind, tries: message.tries + 1 };
+    if (outcome.kind === "given_up") log.warn({ ...fields, reason: outcome.error }, "a message was given up");
+    else log.debug({ ...fields, result: outcome.kind, reason: sent.ok ? undefined : sent.error }, "a message was sent");
+  };
+  const send = async (message: Message, { url, rule, body, headers }: Destination): Promise<SendResult | undefined> => {
+    if (!isMine()) return undefined;
+    const standard = webhookHeaders(message.id, clock.now());
+    return deps.sender.send({ url, rule, headers: { ...standard, ...headers(standard, body) }, body });
+  };
+  const outcomeOf = ({ createdAt, tries }: Message, sent: SendResult, isGone: boolean): Tried => {
+    const now = clock.now();
+    if (sent.ok) return { kind: "delivered", at: now };
+    const { error, retryAfterMs } = sent;
+    const next = isGone ? null : nextTryAt({ createdAt, tries: tries + 1, now, retryAfterMs, random: deps.random() });
+    return next === null ? { kind: "given_up", at: now, error } : { kind: "failed", error, nextTryAt: next };
+  };
+  /** Tries until it is written: a message that was sent must not be sent again while this process knows better. */
+  const record = async (id: string, outcome: Tried): Promise<void> => {
+    while (!(await outbox.tried(id, outcome)) && !ending.aborted) await sleep(clock, afterErrorMs, ending);
+  };
+  const tidy = async (): Promise<void> => {
+    if (!isMine()) return;
+    const now = clock.now();
+    if (tidiedAt !== null && now >= tidiedAt && now - tidiedAt < tidyEveryMs) return;
+    tidiedAt = now;
+    while (!ending.aborted && (await outbox.remove(now - keptMs, now)) > 0);
+  };
+
+  const deliveries = loop(clock, startDue, {
+    everyMs: afterErrorMs,
+    onError: (error) => log.error({ err: error }, "the outbox could not be read"),
+  });
+  const { ending, wake } = deliveries;
+  claim.onTaken(wake);
+  return {
+    wake,
+    async idle() {
+      for (;;) {
+        await deliveries.run();
+        if (busy.size === 0) return;
+        await Promise.all(busy.values());
+      }
+    },
+    async [Symbol.asyncDispose]() {
+      const ended = deliveries[Symbol.asyncDispose]();
+      await deps.sender[Symbol.asyncDispose]();
+      await ended;
+      await Promise.all(busy.values());
+    },
+  };
+}

@@ -1,0 +1,85 @@
+import type { Clock } from "../ports/clock.ts";
+import { jobNames, type JobClaims, type JobName } from "../ports/fleet.ts";
+import type { Log } from "../ports/log.ts";
+import { loop, type Loop } from "../time/loop.ts";
+
+/** This proxy's claim to a job that one proxy does for all that share the ledger. */
+export interface JobClaim {
+  /**
+   * Returns true while this proxy has the job. Ask before every step with effects: a claim that was not renewed expires, so
+   * a proxy that was suspended finds out first.
+   */
+  isMine(): boolean;
+  /** Calls back whenever the job becomes this proxy's. */
+  onTaken(listener: () => void): void;
+}
+
+/** The claim of a proxy that alone has the ledger. */
+export const alwaysMine: JobClaim = { isMine: () => true, onTaken() {} };
+
+export interface ClaimedJobs extends AsyncDisposable {
+  of(job: JobName): JobClaim;
+}
+
+/** Duration of a claim, in milliseconds. Another proxy takes the jobs of one that died after this and at most one renewal. */
+const claimMs = 3_000;
+const renewMs = 1_000;
+
+/** Claims every job that is free, and keeps it until disposed of. `claims` is null for a proxy that alone has the ledger. */
+export function claimJobs(deps: {
+  readonly claims: JobClaims | null;
+  readonly clock: Clock;
+  readonly log: Log;
+}): ClaimedJobs {
+  const { claims } = deps;
+  return claims === null
+    ? { of: () => alwaysMine, async [Symbol.asyncDispose]() {} }
+    : new SharedJobs({ ...deps, claims });
+}
+
+class SharedJobs implements ClaimedJobs {
+  readonly #claims: JobClaims;
+  readonly #clock: Clock;
+  /** The end of each claim, on the monotonic scale. */
+  readonly #until = new Map<JobName, number>();
+  readonly #listeners = new Map<JobName, (() => void)[]>(jobNames.map((job) => [job, []]));
+  readonly #loop: Loop;
+
+  constructor({ claims, clock, log }: { readonly claims: JobClaims; readonly clock: Clock; readonly log: Log }) {
+    this.#claims = claims;
+    this.#clock = clock;
+    this.#loop = loop(clock, () => this.#claim(), {
+      everyMs: renewMs,
+      onError: (error) => log.error({ err: error }, "jobs could not be claimed"),
+    });
+  }
+
+  of(job: JobName): JobClaim {
+    return {
+      isMine: () => this.#has(job),
+      onTaken: (listener) => void this.#listeners.get(job)?.push(listener),
+    };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#loop[Symbol.asyncDispose]();
+    this.#until.clear();
+    await this.#claims.release();
+  }
+
+  #has(job: JobName): boolean {
+    return this.#clock.monotonic() < (this.#until.get(job) ?? 0);
+  }
+
+  async #claim(): Promise<void> {
+    // Counted from before the call, so that the claim ends here no later than in the database.
+    const until = this.#clock.monotonic() + claimMs;
+    const own = new Set(await this.#claims.claim(jobNames, claimMs));
+    if (this.#loop.ending.aborted) return;
+    const taken = jobNames.filter((job) => own.has(job) && !this.#has(job));
+    for (const job of own) this.#until.set(job, until);
+    for (const job of taken.filter((each) => this.#has(each))) {
+      for (const listener of this.#listeners.get(job) ?? []) listener();
+    }
+  }
+}

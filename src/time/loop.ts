@@ -1,0 +1,86 @@
+import type { Clock, Timer } from "../ports/clock.ts";
+
+/** Runs one step again and again, never two at a time. Disposing of it waits for the run in progress. */
+export interface Loop extends AsyncDisposable {
+  /** Aborted when the loop is disposed of, for steps that wait. */
+  readonly ending: AbortSignal;
+  /** Runs the step within `withinMs`, 0 unless given. Calls coalesce. During a run the time starts at its end. */
+  wake(withinMs?: number): void;
+  /** Runs the step now, or after the run in progress. Resolves when that run has ended. */
+  run(): Promise<void>;
+}
+
+export interface LoopOptions {
+  /** Milliseconds before the first run; 0 unless given. */
+  readonly firstMs?: number;
+  /** Milliseconds between the end of a run and the next, where the step returns nothing or throws. */
+  readonly everyMs: number;
+  readonly onError: (error: unknown) => void;
+}
+
+/** Starts a loop. The step returns the milliseconds to the next run: nothing for `everyMs`, Infinity for none until `wake`. */
+export function loop(
+  clock: Clock,
+  step: () => Promise<number | void>,
+  { firstMs = 0, everyMs, onError }: LoopOptions,
+): Loop {
+  const ending = new AbortController();
+  let timer: Timer | null = null;
+  /** When the timer calls, on the monotonic scale. */
+  let dueAt = Infinity;
+  let isRunning = false;
+  /** The run in progress, or the last one. */
+  let running: Promise<void> = Promise.resolve();
+  /** Milliseconds from the end of the run in progress to the next, by `wake`. */
+  let wokenMs = Infinity;
+
+  const wake = (withinMs = 0): void => {
+    if (isRunning) wokenMs = Math.min(wokenMs, withinMs);
+    else if (withinMs <= 0) start();
+    else arm(withinMs);
+  };
+  const arm = (ms: number): void => {
+    const at = clock.monotonic() + ms;
+    if (at >= dueAt || ending.signal.aborted) return;
+    timer?.cancel();
+    dueAt = at;
+    timer = clock.after(ms, start);
+  };
+  const start = (): void => {
+    if (isRunning || ending.signal.aborted) return;
+    timer?.cancel();
+    dueAt = Infinity;
+    isRunning = true;
+    running = runOnce();
+  };
+  const runOnce = async (): Promise<void> => {
+    wokenMs = Infinity;
+    let nextMs: number | void = everyMs;
+    try {
+      nextMs = await step();
+    } catch (error) {
+      onError(error);
+    }
+    isRunning = false;
+    wake(Math.min(nextMs ?? everyMs, wokenMs));
+  };
+
+  // Later than this call, so that the first step may use the loop.
+  if (firstMs > 0) arm(firstMs);
+  else queueMicrotask(start);
+  return {
+    ending: ending.signal,
+    wake,
+    async run() {
+      const current = running;
+      wake();
+      await current;
+      await running;
+    },
+    async [Symbol.asyncDispose]() {
+      ending.abort();
+      timer?.cancel();
+      await running;
+    },
+  };
+}
