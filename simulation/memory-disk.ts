@@ -31,6 +31,7 @@ import type {
 import type { LongRead, LongReadAnswers, LongReads } from "../src/store/long-reads.ts";
 import { QueuedAccountSamples } from "../src/store/queued/account-samples.ts";
 import { QueuedLedger } from "../src/store/queued/ledger.ts";
+import type { RunCommand, RunReply, WriteName } from "../src/store/tables/tables.ts";
 import { CommandQueue, submitOrThrow } from "../src/store/queue.ts";
 import type { ShortReadings } from "../src/store/readings.ts";
 import { billingOf } from "../src/store/rows/charges.ts";
@@ -176,9 +177,9 @@ function queuedOutbox(queue: CommandQueue, memory: MemoryOutbox): Outbox {
 
 function queuedKeys(queue: CommandQueue, memory: MemoryKeyStore): KeyStore {
   return {
-    create: (key, by = "test") => submitOrThrow(queue, ["createKey", key, by]),
-    update: (id, change, at, by = "test") => submitOrThrow(queue, ["updateKey", id, change, at, by]),
-    revoke: (id, at, by = "test") => submitOrThrow(queue, ["revokeKey", id, at, by]),
+    create: (key, by = "test") => submitOrThrow(queue, ["run", "keys.create", [key, by]]),
+    update: (id, change, at, by = "test") => submitOrThrow(queue, ["run", "keys.update", [id, change, at, by]]),
+    revoke: (id, at, by = "test") => submitOrThrow(queue, ["run", "keys.revoke", [id, at, by]]),
     findById: (id) => memory.findById(id),
     find: (name) => memory.find(name),
     list: () => memory.list(),
@@ -252,12 +253,8 @@ async function run(
       return ledger.setBudget(command[1], command[2], command[3]);
     case "removeBudget":
       return ledger.removeBudget(command[1], command[2], command[3], command[4]);
-    case "createKey":
-      return keys.create(command[1], command[2]);
-    case "updateKey":
-      return keys.update(command[1], command[2], command[3], command[4]);
-    case "revokeKey":
-      return keys.revoke(command[1], command[2], command[3]);
+    case "run":
+      return written(keys, command);
     case "addSample":
       return samples.add(command[1]) as Promise<true>;
     case "removeSamples":
@@ -281,6 +278,19 @@ async function run(
       return true;
     default:
       throw new Error(`nobody orders ${command[0]} here`);
+  }
+}
+
+function written(keys: MemoryKeyStore, command: RunCommand): Promise<RunReply<WriteName>> {
+  switch (command[1]) {
+    case "keys.create":
+      return keys.create(...command[2]);
+    case "keys.update":
+      return keys.update(...command[2]);
+    case "keys.revoke":
+      return keys.revoke(...command[2]);
+    default:
+      throw new Error(`the simulation has no ${command[1]}`);
   }
 }
 

@@ -3,7 +3,8 @@ import type { Calendar } from "../src/ports/calendar.ts";
 import { chargeColumns, chargeOf, type ShownChargeRow } from "../src/store/rows/charges.ts";
 import { migrate } from "../src/store/sqlite/migrate.ts";
 import { openOver } from "../src/store/sqlite/open.ts";
-import { KeyReads } from "../src/store/sqlite/keys.ts";
+import { keys } from "../src/store/tables/keys.ts";
+import { answerEach } from "../src/store/sqlite/answer.ts";
 import { ShortReads } from "../src/store/sqlite/reads.ts";
 import type { Connection } from "../src/store/sqlite/connection.ts";
 import type { Message } from "../src/ports/outbox.ts";
@@ -59,7 +60,6 @@ function lookAt(db: Connection): Look {
     startOfDate: () => 0,
   };
   const reads = new ShortReads(db, calendar, () => null);
-  const keys = new KeyReads(db);
   const charge = db.prepare(`select ${chargeColumns} from charges where id = ?`).safeIntegers();
   const pending = db.prepare("select id from charges where state = 'pending'").pluck();
   const task = db.prepare("select * from tasks where task_id = ?");
@@ -72,7 +72,7 @@ function lookAt(db: Connection): Look {
     },
     pendingIds: () => pending.all() as string[],
     budgets: () => reads.budgets(),
-    keys: () => keys.list(),
+    keys: () => answerEach(db, keys.queries.list()),
     price: (id) => reads.price(id),
     task(id) {
       const row = task.get(id) as TaskRow | undefined;

@@ -1,18 +1,13 @@
 import type { AccountSample } from "../core/account-sample.ts";
-import type { Admin } from "../core/admins.ts";
 import { basisToHold, type Budget, type BudgetWindow, type Period } from "../core/budget.ts";
 import type { Formula, HoldKind, Source } from "../core/charge.ts";
 import { formatDoubts } from "../core/doubts.ts";
-import type { Key, KeyChange } from "../core/keys.ts";
 import { noMoney, type PicoUsd } from "../core/money.ts";
 import type { HoldBasis } from "../core/output-cap.ts";
 import type { RunSession } from "../core/run-sessions.ts";
 import { runSessionOf } from "../core/tags.ts";
 import type { StreamSeen } from "../core/stream-bursts.ts";
-import type { Team, TeamChange } from "../core/teams.ts";
 import { noTokens, tokenClasses } from "../core/tokens.ts";
-import type { AdminCreation } from "../ports/admin-store.ts";
-import type { ChangedKey, KeyCreation } from "../ports/key-store.ts";
 import type { NewMessage, Tried } from "../ports/outbox.ts";
 import type {
   AdjustResult,
@@ -29,7 +24,7 @@ import type {
 import type { RunSessionCreation } from "../ports/run-sessions.ts";
 import type { BindResult, NewTask, TaskEnding, TaskSight } from "../ports/task-store.ts";
 import type { TaskCallback } from "../ports/task-callbacks.ts";
-import type { ChangedTeam, TeamCreation, TeamRemoval } from "../ports/team-store.ts";
+import type { RunCommand, RunReply, WriteName } from "./tables/tables.ts";
 
 /*
  * Everything that a writer can be asked to do. The frequent commands are flat arrays, because they cross to the writer's
@@ -109,14 +104,6 @@ export type VoidCommand = readonly [op: "void", id: string, reason: string, end:
 export type AdjustCommand = readonly [op: "adjust", id: string, correction: Correction];
 export type SetBudgetCommand = readonly [op: "setBudget", budget: Omit<Budget, "id">, at: number, by: string];
 export type RemoveBudgetCommand = readonly [op: "removeBudget", scope: string, period: string, at: number, by: string];
-export type CreateKeyCommand = readonly [op: "createKey", key: Key, by: string];
-export type UpdateKeyCommand = readonly [op: "updateKey", id: string, change: KeyChange, at: number, by: string];
-export type RevokeKeyCommand = readonly [op: "revokeKey", id: string, at: number, by: string];
-export type CreateAdminCommand = readonly [op: "createAdmin", admin: Admin, by: string];
-export type RevokeAdminCommand = readonly [op: "revokeAdmin", id: string, at: number, by: string];
-export type CreateTeamCommand = readonly [op: "createTeam", team: Team, by: string];
-export type UpdateTeamCommand = readonly [op: "updateTeam", name: string, change: TeamChange, at: number, by: string];
-export type RemoveTeamCommand = readonly [op: "removeTeam", name: string, at: number, by: string];
 export type AddSampleCommand = readonly [op: "addSample", sample: AccountSample];
 export type RemoveSamplesCommand = readonly [op: "removeSamples", askedAts: readonly number[]];
 export type PutMessagesCommand = readonly [op: "putMessages", messages: readonly NewMessage[]];
@@ -152,14 +139,7 @@ export type Command =
   | AdjustCommand
   | SetBudgetCommand
   | RemoveBudgetCommand
-  | CreateKeyCommand
-  | UpdateKeyCommand
-  | RevokeKeyCommand
-  | CreateTeamCommand
-  | UpdateTeamCommand
-  | RemoveTeamCommand
-  | CreateAdminCommand
-  | RevokeAdminCommand
+  | RunCommand
   | AddSampleCommand
   | RemoveSamplesCommand
   | PutMessagesCommand
@@ -185,14 +165,7 @@ export interface Replies {
   adjust: AdjustResult;
   setBudget: Budget;
   removeBudget: boolean;
-  createKey: KeyCreation;
-  updateKey: ChangedKey | undefined;
-  revokeKey: boolean;
-  createAdmin: AdminCreation;
-  revokeAdmin: boolean;
-  createTeam: TeamCreation;
-  updateTeam: ChangedTeam | undefined;
-  removeTeam: TeamRemoval;
+  run: RunReply<WriteName>;
   addSample: true;
   removeSamples: number;
   putMessages: readonly string[];
@@ -208,7 +181,9 @@ export interface Replies {
   recover: number;
   touch: true;
 }
-export type ReplyTo<C extends Command> = Replies[C[0]];
+export type ReplyTo<C extends Command> = C extends readonly ["run", infer Name extends WriteName, unknown]
+  ? RunReply<Name>
+  : Replies[C[0]];
 
 /** What became of one command of a batch. Of an `unavailable` one nothing was written. */
 export type Outcome =

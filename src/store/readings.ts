@@ -1,13 +1,9 @@
 import type { AccountSample } from "../core/account-sample.ts";
-import type { Admin } from "../core/admins.ts";
 import type { Budget, BudgetWindow, Caller } from "../core/budget.ts";
 import type { Charge } from "../core/charge.ts";
-import type { Key } from "../core/keys.ts";
 import type { PriceVersion } from "../core/price.ts";
 import type { RunSession } from "../core/run-sessions.ts";
 import type { Task } from "../core/tasks.ts";
-import type { Team } from "../core/teams.ts";
-import type { KeyPage, KeyPageQuery } from "../ports/key-store.ts";
 import type { OldHold } from "../ports/ledger.ts";
 import type { DueMessages, Message, Outbox } from "../ports/outbox.ts";
 import type { DueQuery, DueTasks, TaskPage, TaskQuery, TaskStore } from "../ports/task-store.ts";
@@ -28,24 +24,6 @@ export interface ShortReadings {
   latestSample(): Later<AccountSample | undefined>;
   budgets(): Later<readonly Budget[]>;
   windowsOf(caller: Caller, at: number): Later<readonly BudgetWindow[]>;
-}
-
-export interface KeyReadings {
-  byId(id: string): Later<Key | undefined>;
-  find(nameOrId: string): Later<Key | undefined>;
-  list(): Later<readonly Key[]>;
-  page(query: KeyPageQuery): Later<KeyPage>;
-}
-
-export interface TeamReadings {
-  find(name: string): Later<Team | undefined>;
-  list(): Later<readonly Team[]>;
-}
-
-export interface AdminReadings {
-  byId(id: string): Later<Admin | undefined>;
-  find(nameOrId: string): Later<Admin | undefined>;
-  list(): Later<readonly Admin[]>;
 }
 
 export interface OutboxReadings {

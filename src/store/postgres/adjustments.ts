@@ -6,7 +6,8 @@ import type { AdjustResult } from "../../ports/ledger.ts";
 import type { AdjustCommand } from "../commands.ts";
 import { quarterMs, rollupDimensions, rollupSums } from "../rollup-columns.ts";
 import type { ChargeRow } from "../rows/charges.ts";
-import { recordAudit } from "./audit-entries.ts";
+import { recordAudit } from "../tables/audit.ts";
+import { answer } from "./answer.ts";
 import { lockBudgets } from "./budgets.ts";
 import { announce } from "./changes.ts";
 import type { Statements } from "./connection.ts";
@@ -57,9 +58,11 @@ export async function adjust(
   ]);
   await addToRollups(db, corrected, times, [amount, correction.listAmount ?? noMoney]);
   const isKnown = corrected.cost !== null || before !== null;
-  await recordAudit(
+  await answer(
     db,
-    correctionEntry(id, correction, isKnown ? (((corrected.cost ?? 0n) + (before ?? 0n)) as PicoUsd) : null),
+    recordAudit(
+      correctionEntry(id, correction, isKnown ? (((corrected.cost ?? 0n) + (before ?? 0n)) as PicoUsd) : null),
+    ),
   );
   await announce(db);
   return "ok";

@@ -1,5 +1,7 @@
+import { hash } from "node:crypto";
 import type { Reading, Statement } from "../reading/reading.ts";
-import type { Statements } from "./connection.ts";
+import { withNumbers } from "../numbers.ts";
+import type { Sql, Statements } from "./connection.ts";
 import { cursorOf, type Cursor } from "./cursor.ts";
 
 /** Rows of a statement in parts that are handed over at once: some milliseconds of work, in which nothing else is done. */
@@ -16,8 +18,23 @@ export async function answer<T>(db: Statements, reading: Reading<T>): Promise<T>
   return step.value;
 }
 
-export function rowsOf<R extends object>(db: Statements, { sql, values }: Statement): Promise<R[]> {
-  return db.rows<R>(numbered(sql), values);
+async function rowsOf(db: Statements, { sql, values, isSmall = false, lock }: Statement): Promise<object[]> {
+  const text = lock === undefined ? sql : `${sql} for ${lock}`;
+  return isSmall ? (await db.rows(prepared(text), values)).map(withNumbers) : await db.rows(numbered(text), values);
+}
+
+/** Statements with a name at most: each connection keeps them prepared. */
+const preparedMax = 500;
+const named = new Map<string, Sql>();
+
+function prepared(sql: string): Sql {
+  let statement = named.get(sql);
+  if (statement === undefined) {
+    statement = { name: hash("sha1", sql), text: numbered(sql) };
+    if (named.size < preparedMax) named.set(sql, statement);
+    else return statement.text;
+  }
+  return statement;
 }
 
 async function nextPart(db: Statements, cursors: Map<Statement, Cursor<object>>, asked: Statement): Promise<object[]> {

@@ -20,7 +20,7 @@ import { storableJson } from "./text.ts";
  */
 
 /** Commands that one call of farebox_apply carries out together. */
-export type HotCommand =
+export type BatchedCommand =
   | HoldCommand
   | ExtendCommand
   | PostCommand
@@ -31,7 +31,7 @@ export type HotCommand =
 export type Settling = PostCommand | VoidCommand;
 export type Claim = HoldCommand | ExtendCommand;
 
-export function isHot(command: Command): command is HotCommand {
+export function isBatched(command: Command): command is BatchedCommand {
   switch (command[0]) {
     case "hold":
     case "extend":
@@ -47,7 +47,7 @@ export function isHot(command: Command): command is HotCommand {
 }
 
 /** What a command is about: in one batch everything is named once, so that its order of work is any order. */
-export function namesIn(command: HotCommand): string[] {
+export function namesIn(command: BatchedCommand): string[] {
   switch (command[0]) {
     case "hold":
     case "extend":
@@ -66,19 +66,19 @@ export function namesIn(command: HotCommand): string[] {
 }
 
 /** The charge that a command ends; null where it ends none. */
-export function endedBy(command: HotCommand): string | null {
+export function endedBy(command: BatchedCommand): string | null {
   const settling = command[0] === "endTask" ? command[1] : command;
   return settling[0] === "post" || settling[0] === "void" ? settling[1] : null;
 }
 
 /** The charge that a command posts, whose time of admission says of which day it is; null where it posts none. */
-export function postedBy(command: HotCommand): string | null {
+export function postedBy(command: BatchedCommand): string | null {
   const settling = command[0] === "endTask" ? command[1] : command;
   return settling[0] === "post" ? settling[1] : null;
 }
 
 /** Throws where the command is at fault. */
-export function check(command: HotCommand): void {
+export function check(command: BatchedCommand): void {
   if (command[0] === "extend") {
     const [, , amount, atLeast] = command;
     invariant(amount >= atLeast && atLeast >= 0n && amount <= picoUsdMax, "an extension is an amount");
@@ -110,7 +110,7 @@ export interface PlanOptions {
 
 /** Plans commands, which name everything once. */
 export function planBatch(
-  commands: readonly HotCommand[],
+  commands: readonly BatchedCommand[],
   { budgets, admittedAt, orphans = false }: PlanOptions,
 ): PlannedBatch {
   const plan = new Plan(budgets, admittedAt, orphans);
@@ -136,7 +136,7 @@ class Plan {
     this.#orphans = orphans;
   }
 
-  add(command: HotCommand, index: number): void {
+  add(command: BatchedCommand, index: number): void {
     switch (command[0]) {
       case "hold":
         return this.#put("claims", index, this.#hold(command));

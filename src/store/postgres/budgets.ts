@@ -4,10 +4,11 @@ import { invariant } from "../../core/assert.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { RemoveBudgetCommand, SetBudgetCommand } from "../commands.ts";
 import { endOfTime, withoutSeq, type StoredBudget } from "../rows/budgets.ts";
-import { recordAudit } from "./audit-entries.ts";
+import { keyNames } from "../tables/keys.ts";
+import { recordAudit } from "../tables/audit.ts";
+import { answer } from "./answer.ts";
 import { announce } from "./changes.ts";
 import type { Statements } from "./connection.ts";
-import { keyNamesIn } from "./keys.ts";
 import { findBudget, readBudgets } from "./known-budgets.ts";
 
 /**
@@ -29,7 +30,7 @@ export async function setBudget(
   await lockBudgets(db);
   const before = await findBudget(db, formatScope(budget.scope), budget.period);
   const stored = await putBudget(db, calendar, budget, at);
-  await recordAudit(db, budgetSetEntry(stored, before, await namesFor(db, stored), { at, by }));
+  await answer(db, recordAudit(budgetSetEntry(stored, before, await answer(db, keyNames(stored)), { at, by })));
   await announce(db);
   return withoutSeq(stored);
 }
@@ -60,7 +61,7 @@ export async function removeBudget(db: Statements, [, scope, period, at, by]: Re
   await lockBudgets(db);
   const before = await dropBudget(db, scope, period);
   if (before === false) return false;
-  await recordAudit(db, budgetRemoveEntry(before, await namesFor(db, before), { at, by }));
+  await answer(db, recordAudit(budgetRemoveEntry(before, await answer(db, keyNames(before)), { at, by })));
   await announce(db);
   return true;
 }
@@ -97,10 +98,6 @@ export async function rebuildWindows(db: Statements, calendar: Calendar, at: num
 
 async function nextVersion(db: Statements): Promise<void> {
   await db.run("update meta set budgets_version = budgets_version + 1");
-}
-
-function namesFor(db: Statements, { scope }: Budget): ReturnType<typeof keyNamesIn> {
-  return keyNamesIn(db, scope.kind === "key" ? [scope.key] : []);
 }
 
 /** What was granted before counts by the rules of then: leases keep what they hold, and nothing beyond. */

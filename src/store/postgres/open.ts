@@ -10,11 +10,10 @@ import { olderSchema } from "../migrations.ts";
 import { ChangeListeners, queuedStore, refusing } from "../queued/store.ts";
 import { CommandQueue } from "../queue.ts";
 import type { OpenFailure, OpenResult, QueuedStore, StoreOptions } from "../store.ts";
-import { AdminReads } from "./admins.ts";
+import { answer } from "./answer.ts";
 import { changesIn, ChangeWatch } from "./changes.ts";
 import { clientConfig, connect, databaseFault, type ConnectOptions, type Database } from "./connection.ts";
 import { PostgresFleet } from "./fleet.ts";
-import { KeyReads } from "./keys.ts";
 import type { LeasePolicy } from "./leases.ts";
 import { PostgresLongReads } from "./long-reads.ts";
 import { knownSchema, migrate, schemaOf } from "./migrate.ts";
@@ -28,7 +27,6 @@ import { streamCharges } from "./stream.ts";
 import { RunSessionReads } from "./run-sessions.ts";
 import { CallbackReads } from "./task-callbacks.ts";
 import { TaskReads } from "./tasks.ts";
-import { TeamReads } from "./teams.ts";
 import { applyTimeZone, storedTimeZone } from "./time-zone.ts";
 import { PostgresWriter } from "./writer.ts";
 
@@ -233,14 +231,12 @@ function assemble(
     queue,
     reads: {
       ledger: new PostgresReads(short, calendar),
-      keys: new KeyReads(short),
-      teams: new TeamReads(short),
-      admins: new AdminReads(short),
       outbox: new OutboxReads(short),
       tasks: new TaskReads(short),
       callbacks: new CallbackReads(short),
       sessions: new RunSessionReads(short),
     },
+    query: (reading) => answer(short, reading),
     longReads: new PostgresLongReads(long, calendar),
     figureReads: new PostgresLongReads(figures, calendar),
     stream: (span) => streamCharges(long, span),

@@ -4,7 +4,8 @@ import type { PicoUsd } from "../../core/money.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import { liveMs, type ProxyEnding, type ProxyRun, type ProxyRuns, type ProxyState } from "../../ports/proxies.ts";
 import { orphanPost } from "../commands.ts";
-import { recordAudit } from "./audit-entries.ts";
+import { recordAudit } from "../tables/audit.ts";
+import { answer } from "./answer.ts";
 import { planBatch } from "./batch.ts";
 import { lockBudgets } from "./budgets.ts";
 import { databaseFault, type Database, type Statements } from "./connection.ts";
@@ -52,7 +53,7 @@ export class PostgresProxies implements ProxyRuns {
     for (const each of ended) {
       await postHolds(db, budgets, each.run, at);
       await db.run("select farebox_return_leases($1)", [each.run]);
-      await recordAudit(db, proxyEndEntry(each, { at, by }));
+      await answer(db, recordAudit(proxyEndEntry(each, { at, by })));
     }
     return { ok: true, ended };
   }

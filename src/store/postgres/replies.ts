@@ -6,7 +6,7 @@ import type { SettleResult } from "../../ports/ledger.ts";
 import type { BindResult } from "../../ports/task-store.ts";
 import type { Outcome, Replies } from "../commands.ts";
 import { snapshot } from "../rows/budgets.ts";
-import { endedBy, type HotCommand, type PlannedBatch } from "./batch.ts";
+import { endedBy, type BatchedCommand, type PlannedBatch } from "./batch.ts";
 import type { KnownBudgets } from "./known-budgets.ts";
 
 /** What farebox_apply answers; amounts are text. */
@@ -56,7 +56,7 @@ export interface Concluded {
 
 /** What the answer says to each command of a batch. `isLast`: what was short is refused. */
 export function conclude(
-  commands: readonly HotCommand[],
+  commands: readonly BatchedCommand[],
   plan: PlannedBatch,
   answer: AppliedBatch,
   budgets: KnownBudgets,
@@ -67,7 +67,7 @@ export function conclude(
   const placed: number[] = [];
   const done = (index: number, reply: Replies[keyof Replies]) => void (outcomes[index] = { kind: "done", reply });
   const ended = new Map(answer.settles.map((each) => [each[0], each]));
-  for (const index of plan.settles) done(index, settled(ended.get(endedBy(commands[index] as HotCommand) ?? "")));
+  for (const index of plan.settles) done(index, settled(ended.get(endedBy(commands[index] as BatchedCommand) ?? "")));
   plan.tasks.forEach((index, n) => {
     const op = commands[index]?.[0];
     if (op === "sawTask") done(index, true);

@@ -4,9 +4,7 @@ import { isLive } from "../../core/keys.ts";
 import { hasRoomForSession, runBudgetKeptMs, scopeOfSession, type RunSession } from "../../core/run-sessions.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { RunSessionCreation } from "../../ports/run-sessions.ts";
-import { withNumbers } from "../numbers.ts";
 import type { RunSessionReadings } from "../readings.ts";
-import { keyOf, type KeyRow } from "../rows/keys.ts";
 import {
   countSessions,
   isOver,
@@ -15,7 +13,9 @@ import {
   runSessionValues,
   type RunSessionRow,
 } from "../rows/run-sessions.ts";
-import { recordAudit } from "./audit-entries.ts";
+import { lockedKey } from "../tables/keys.ts";
+import { recordAudit } from "../tables/audit.ts";
+import { answer } from "./answer.ts";
 import { dropBudget, lockBudgets, putBudget } from "./budgets.ts";
 import { announce } from "./changes.ts";
 import type { Statements } from "./connection.ts";
@@ -49,8 +49,7 @@ export async function createSession(
   // As everywhere, the budgets' lock comes first.
   if (budget !== null) await lockBudgets(db);
   // Its row is locked, so that sessions of one key are counted one after the other.
-  const row = await db.row<KeyRow>("select * from keys where id = $1 for update", [keyId]);
-  const key = row && keyOf(withNumbers(row));
+  const key = await answer(db, lockedKey(keyId));
   if (key === undefined || !isLive(key, createdAt)) return "no_such_key";
   const counts = await db.row<{ open: bigint; kept: bigint }>(countSessions("$1", "$2", "$3"), [
     keyId,
@@ -68,7 +67,7 @@ export async function createSession(
       { scope: scopeOfSession(session), period: "total", mode: "hard", limit: budget, warnPercent: null },
       createdAt,
     );
-  if (by !== null) await recordAudit(db, sessionEntry(session, key, by));
+  if (by !== null) await answer(db, recordAudit(sessionEntry(session, key, by)));
   await announce(db);
   return "ok";
 }

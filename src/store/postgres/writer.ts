@@ -13,12 +13,21 @@ import {
 import { isPostedForTheDead, lateCorrection, lateSettlement, type LateSettlement } from "../late-settlement.ts";
 import type { ChargeRow } from "../rows/charges.ts";
 import { adjust } from "./adjustments.ts";
-import { check, endedBy, isHot, namesIn, planBatch, postedBy, type HotCommand, type PlanOptions } from "./batch.ts";
+import {
+  check,
+  endedBy,
+  isBatched,
+  namesIn,
+  planBatch,
+  postedBy,
+  type BatchedCommand,
+  type PlanOptions,
+} from "./batch.ts";
 import { lockBudgets, removeBudget, setBudget } from "./budgets.ts";
 import { databaseFault, isConnectionLost, OutcomeUnknown, type Database, type Statements } from "./connection.ts";
 import { readKnownBudgets, type KnownBudgets } from "./known-budgets.ts";
 import { leaseOptions, type LeasePolicy } from "./leases.ts";
-import { runOrdinary, type OrdinaryCommand } from "./ordinary.ts";
+import { runSimple, type SimpleCommand } from "./simple.ts";
 import { endDeadOwners, returnLeasesOfDead, type OwnRun } from "./owners.ts";
 import { ensurePartition, monthOf } from "./partitions.ts";
 import { conclude, type AppliedBatch, type BatchAnswer, type Concluded } from "./replies.ts";
@@ -81,9 +90,9 @@ export class PostgresWriter implements BatchChannel {
   /** The commands of a part: such as go into one batch, or a single other one. Throws where the outcome is unknown. */
   async #applyPart(commands: readonly Command[]): Promise<readonly Applied[]> {
     try {
-      if (commands.every(isHot)) return await this.#correctLate(commands, await this.#applyHot(commands));
+      if (commands.every(isBatched)) return await this.#correctLate(commands, await this.#applyBatched(commands));
       const [command] = commands;
-      if (command === undefined || isHot(command)) throw new Error("a part is a batch or one command");
+      if (command === undefined || isBatched(command)) throw new Error("a part is a batch or one command");
       const { reply, changed } = await this.#applyOther(command);
       return [{ outcome: { kind: "done", reply }, isChange: changed }];
     } catch (error) {
@@ -98,7 +107,7 @@ export class PostgresWriter implements BatchChannel {
     }
   }
 
-  async #applyHot(commands: readonly HotCommand[]): Promise<readonly Outcome[]> {
+  async #applyBatched(commands: readonly BatchedCommand[]): Promise<readonly Outcome[]> {
     for (const command of commands) check(command);
     await this.#lookUp(commands);
     const outcomes = await this.#applyBatch(commands, false);
@@ -110,7 +119,7 @@ export class PostgresWriter implements BatchChannel {
    * Corrects charges that were posted because this proxy was taken for dead, and that it settles now. A settlement whose correction
    * cannot be written is not acknowledged, so it is tried again.
    */
-  async #correctLate(commands: readonly HotCommand[], outcomes: readonly Outcome[]): Promise<readonly Applied[]> {
+  async #correctLate(commands: readonly BatchedCommand[], outcomes: readonly Outcome[]): Promise<readonly Applied[]> {
     const applied = outcomes.map((outcome): Applied => ({ outcome, isChange: false }));
     const late = commands.flatMap((command, n) => {
       const found = isRepeat(command, outcomes[n]) ? lateSettlement(command) : null;
@@ -143,12 +152,12 @@ export class PostgresWriter implements BatchChannel {
   }
 
   /** Asks until everything is answered: again with other budgets, as another run, and for what the leases of others may have left. */
-  async #applyBatch(commands: readonly HotCommand[], orphans: boolean): Promise<readonly Outcome[]> {
+  async #applyBatch(commands: readonly BatchedCommand[], orphans: boolean): Promise<readonly Outcome[]> {
     const outcomes: Outcome[] = commands.map(() => failed("no outcome").outcome);
     let places = commands.map((_, index) => index);
     let collect = false;
     while (places.length > 0) {
-      const asked = places.map((index) => commands[index] as HotCommand);
+      const asked = places.map((index) => commands[index] as BatchedCommand);
       const { outcomes: answered, again } = await this.#askOnce(asked, { orphans, collect });
       answered.forEach((outcome, n) => {
         if (outcome !== undefined) outcomes[places[n] as number] = outcome;
@@ -160,7 +169,7 @@ export class PostgresWriter implements BatchChannel {
   }
 
   async #askOnce(
-    commands: readonly HotCommand[],
+    commands: readonly BatchedCommand[],
     how: { readonly orphans: boolean; readonly collect: boolean },
   ): Promise<Pick<Concluded, "outcomes" | "again">> {
     try {
@@ -176,7 +185,7 @@ export class PostgresWriter implements BatchChannel {
     }
   }
 
-  async #ask(commands: readonly HotCommand[], { orphans, collect }: { orphans: boolean; collect: boolean }) {
+  async #ask(commands: readonly BatchedCommand[], { orphans, collect }: { orphans: boolean; collect: boolean }) {
     const admittedAt: PlanOptions["admittedAt"] = (id) => this.#admitted.get(id);
     const places = commands.some(([op]) => op === "hold" || op === "extend");
     for (let tries = 1; ; tries++) {
@@ -216,7 +225,7 @@ export class PostgresWriter implements BatchChannel {
   }
 
   /** Partitions are made ahead; where the clock is elsewhere, or retention was faster, here. */
-  async #ensureMonths(commands: readonly HotCommand[]): Promise<void> {
+  async #ensureMonths(commands: readonly BatchedCommand[]): Promise<void> {
     for (const command of commands) {
       if (command[0] !== "hold" || this.#months.has(monthOf(command[3]))) continue;
       await ensurePartition(this.#database, command[3]);
@@ -225,7 +234,7 @@ export class PostgresWriter implements BatchChannel {
   }
 
   /** Finds out when charges were admitted that another run placed, or that were forgotten: their day depends on it. */
-  async #lookUp(commands: readonly HotCommand[]): Promise<void> {
+  async #lookUp(commands: readonly BatchedCommand[]): Promise<void> {
     const unknown = commands.map(postedBy).filter((id) => id !== null && !this.#admitted.has(id));
     if (unknown.length === 0) return;
     const found = await this.#database.rows<{ id: string; admitted_at: bigint }>(
@@ -235,7 +244,7 @@ export class PostgresWriter implements BatchChannel {
     for (const { id, admitted_at } of found) this.#admit(id, Number(admitted_at));
   }
 
-  #placed(command: HotCommand | undefined): void {
+  #placed(command: BatchedCommand | undefined): void {
     if (command?.[0] === "hold") this.#admit(command[1], command[3]);
   }
 
@@ -248,7 +257,7 @@ export class PostgresWriter implements BatchChannel {
   }
 
   async #applyOther(
-    command: Exclude<Command, HotCommand>,
+    command: Exclude<Command, BatchedCommand>,
   ): Promise<{ readonly reply: Extract<Outcome, { kind: "done" }>["reply"]; readonly changed: boolean }> {
     const announced = async <T extends Extract<Outcome, { kind: "done" }>["reply"]>(
       work: (db: Statements) => Promise<T>,
@@ -275,7 +284,7 @@ export class PostgresWriter implements BatchChannel {
         await this.#database.run("update meta set changes = changes");
         return { reply: true, changed: false };
       default:
-        return this.#database.transaction((db) => runOrdinary(db, command satisfies OrdinaryCommand));
+        return this.#database.transaction((db) => runSimple(db, command satisfies SimpleCommand));
     }
   }
 
@@ -303,9 +312,9 @@ export class PostgresWriter implements BatchChannel {
 
 /** Whether it settles a charge that is posted already. */
 function isRepeat(
-  command: HotCommand,
+  command: BatchedCommand,
   outcome: Outcome | undefined,
-): command is Extract<HotCommand, readonly ["post" | "void", ...unknown[]]> {
+): command is Extract<BatchedCommand, readonly ["post" | "void", ...unknown[]]> {
   if ((command[0] !== "post" && command[0] !== "void") || outcome?.kind !== "done") return false;
   const reply = outcome.reply as SettleResult;
   return reply.ok && !reply.first && reply.state === "posted";
@@ -347,7 +356,7 @@ function passes(error: unknown): boolean {
 }
 
 /**
- * Positions in the order of work, what ends holds before what needs room, in parts: as many hot commands together as name
+ * Positions in the order of work, what ends holds before what needs room, in parts: as many batched commands together as name
  * everything once, every other command alone.
  */
 export function inParts(commands: readonly Command[]): number[][] {
@@ -355,7 +364,7 @@ export function inParts(commands: readonly Command[]): number[][] {
   let names: Set<string> | null = null;
   for (const index of settlesFirst(commands)) {
     const command = commands[index] as Command;
-    const here = isHot(command) ? namesIn(command) : null;
+    const here = isBatched(command) ? namesIn(command) : null;
     if (here === null || names === null || here.some((name) => names?.has(name))) {
       parts.push([index]);
       names = here === null ? null : new Set(here);

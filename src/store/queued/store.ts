@@ -5,20 +5,11 @@ import type { ProxyRuns } from "../../ports/proxies.ts";
 import type { BatchChannel } from "../commands.ts";
 import type { LongReads } from "../long-reads.ts";
 import type { CommandQueue } from "../queue.ts";
-import type {
-  AdminReadings,
-  CallbackReadings,
-  KeyReadings,
-  OutboxReadings,
-  RunSessionReadings,
-  ShortReadings,
-  TaskReadings,
-  TeamReadings,
-} from "../readings.ts";
+import type { CallbackReadings, OutboxReadings, RunSessionReadings, ShortReadings, TaskReadings } from "../readings.ts";
 import type { QueuedStore } from "../store.ts";
+import { bind, type Query } from "../tables/bind.ts";
 import { QueuedAccountSamples } from "./account-samples.ts";
 import { QueuedAuditLog } from "./audit-log.ts";
-import { QueuedAdminStore, QueuedKeyStore, QueuedTeamStore } from "./key-stores.ts";
 import { QueuedLedger } from "./ledger.ts";
 import { QueuedOutbox } from "./outbox.ts";
 import { QueuedRunSessions } from "./run-sessions.ts";
@@ -54,14 +45,12 @@ export interface QueuedParts {
   readonly queue: CommandQueue;
   readonly reads: {
     readonly ledger: ShortReadings;
-    readonly keys: KeyReadings;
-    readonly teams: TeamReadings;
-    readonly admins: AdminReadings;
     readonly outbox: OutboxReadings;
     readonly tasks: TaskReadings;
     readonly callbacks: CallbackReadings;
     readonly sessions: RunSessionReadings;
   };
+  readonly query: Query;
   readonly longReads: LongReads;
   /** Those of `FigureReads`, where others answer them. */
   readonly figureReads: LongReads | undefined;
@@ -80,6 +69,7 @@ export interface QueuedParts {
 export function queuedStore({
   queue,
   reads,
+  query,
   longReads,
   figureReads,
   stream,
@@ -100,9 +90,9 @@ export function queuedStore({
     ledger,
     samples,
     figures: figureReads === undefined ? { ledger, samples } : on(figureReads),
-    keys: new QueuedKeyStore(queue, reads.keys),
-    teams: new QueuedTeamStore(queue, reads.teams),
-    admins: new QueuedAdminStore(queue, reads.admins),
+    keys: bind("keys", query, queue),
+    teams: bind("teams", query, queue),
+    admins: bind("admins", query, queue),
     audit: new QueuedAuditLog(longReads),
     outbox: new QueuedOutbox(queue, reads.outbox),
     tasks: new QueuedTaskStore(queue, reads.tasks),

@@ -9,6 +9,10 @@ export interface Statement {
   readonly values: readonly Value[];
   /** Its rows are handed over some at a time: each time that this very statement is asked, the next of them; none at the end. */
   readonly inParts?: true;
+  /** Of a small table: prepared once on each connection, and its whole numbers come back as numbers. */
+  readonly isSmall?: boolean;
+  /** Its rows stay locked until the transaction ends. SQLite locks nothing for it: its writer is alone. */
+  readonly lock?: "update" | "share";
 }
 
 export type Value = string | number | bigint | null;
@@ -17,8 +21,8 @@ export type Value = string | number | bigint | null;
 export type Reading<T> = Generator<Statement, T, readonly unknown[]>;
 
 /** The rows of one statement. */
-export function* rowsOf<R>({ sql, values }: Statement): Reading<readonly R[]> {
-  return (yield { sql, values }) as readonly R[];
+export function* rowsOf<R>(statement: Statement): Reading<readonly R[]> {
+  return (yield statement) as readonly R[];
 }
 
 /** A sum of whole numbers, 0 of none; beyond 64 bits it is an error in both. */

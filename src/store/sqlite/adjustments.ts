@@ -5,7 +5,8 @@ import { tokenClasses } from "../../core/tokens.ts";
 import type { AdjustResult } from "../../ports/ledger.ts";
 import type { AdjustCommand } from "../commands.ts";
 import type { ChargeRow } from "../rows/charges.ts";
-import { recordAudit } from "./audit-entries.ts";
+import { recordAudit } from "../tables/audit.ts";
+import { answerEach } from "./answer.ts";
 import type { WindowBook } from "./budgets.ts";
 import type { Connection } from "./connection.ts";
 import type { Posted, RollupBook } from "./rollups.ts";
@@ -79,9 +80,11 @@ export function adjust(
   windows.move(moved, amount, 0n);
   rollups.add(posted);
   const isKnown = corrected.cost !== null || before !== null;
-  recordAudit(
+  answerEach(
     db,
-    correctionEntry(id, correction, isKnown ? (((corrected.cost ?? 0n) + (before ?? 0n)) as PicoUsd) : null),
+    recordAudit(
+      correctionEntry(id, correction, isKnown ? (((corrected.cost ?? 0n) + (before ?? 0n)) as PicoUsd) : null),
+    ),
   );
   return "ok";
 }

@@ -1,15 +1,16 @@
 import type { Reading, Statement } from "../reading/reading.ts";
-import type { Connection } from "./connection.ts";
+import type { Connection, Statement as Prepared } from "./connection.ts";
 
 /** Rows of a statement in parts that are handed over at once. */
 const partRows = 500;
 
 /** Answers a reading at once, from one snapshot. */
 export function answer<T>(db: Connection, reading: Reading<T>): T {
-  return db.transaction(() => answered(db, reading))();
+  return db.transaction(() => answerEach(db, reading))();
 }
 
-function answered<T>(db: Connection, reading: Reading<T>): T {
+/** Answers a reading at once, each of its statements by itself: one of a single statement, or within a transaction. */
+export function answerEach<T>(db: Connection, reading: Reading<T>): T {
   const parts = new Map<Statement, Iterator<unknown>>();
   try {
     let step = reading.next([]);
@@ -21,11 +22,27 @@ function answered<T>(db: Connection, reading: Reading<T>): T {
   }
 }
 
-function allRows(db: Connection, { sql, values }: Statement): unknown[] {
-  const statement = db.prepare(sql);
-  if (statement.reader) return statement.safeIntegers().all(...values);
+function allRows(db: Connection, { sql, values, isSmall = false }: Statement): unknown[] {
+  const statement = prepared(db, sql);
+  if (statement.reader) return statement.safeIntegers(!isSmall).all(...values);
   statement.run(...values);
   return [];
+}
+
+/** Statements that a connection keeps prepared. */
+const preparedMax = 500;
+const kept = new WeakMap<Connection, Map<string, Prepared>>();
+
+function prepared(db: Connection, sql: string): Prepared {
+  let statements = kept.get(db);
+  if (statements === undefined) kept.set(db, (statements = new Map()));
+  let statement = statements.get(sql);
+  if (statement === undefined) {
+    statement = db.prepare(sql);
+    if (statements.size >= preparedMax) statements.clear();
+    statements.set(sql, statement);
+  }
+  return statement;
 }
 
 function nextPart(db: Connection, parts: Map<Statement, Iterator<unknown>>, asked: Statement): unknown[] {

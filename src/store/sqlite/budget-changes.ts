@@ -1,16 +1,17 @@
 import { budgetRemoveEntry, budgetSetEntry } from "../../core/audit.ts";
 import { formatScope, type Budget } from "../../core/budget.ts";
 import type { RemoveBudgetCommand, SetBudgetCommand } from "../commands.ts";
-import { recordAudit } from "./audit-entries.ts";
+import { keyNames } from "../tables/keys.ts";
+import { recordAudit } from "../tables/audit.ts";
+import { answerEach } from "./answer.ts";
 import { readBudget, type WindowBook } from "./budgets.ts";
 import type { Connection } from "./connection.ts";
-import { keyNamesIn } from "./keys.ts";
 
 /** Adds or changes a budget, and writes down who did. */
 export function setBudget(db: Connection, windows: WindowBook, [, budget, at, by]: SetBudgetCommand): Budget {
   const before = readBudget(db, formatScope(budget.scope), budget.period);
   const stored = windows.setBudget(budget, at);
-  recordAudit(db, budgetSetEntry(stored, before, keyNamesIn(db), { at, by }));
+  answerEach(db, recordAudit(budgetSetEntry(stored, before, answerEach(db, keyNames(budget)), { at, by })));
   return stored;
 }
 
@@ -22,6 +23,6 @@ export function removeBudget(
 ): boolean {
   const before = readBudget(db, scope, period);
   if (before === undefined || !windows.removeBudget(scope, period)) return false;
-  recordAudit(db, budgetRemoveEntry(before, keyNamesIn(db), { at, by }));
+  answerEach(db, recordAudit(budgetRemoveEntry(before, answerEach(db, keyNames(before)), { at, by })));
   return true;
 }

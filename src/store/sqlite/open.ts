@@ -10,7 +10,7 @@ import { olderSchema } from "../migrations.ts";
 import { ChangeListeners, queuedStore, refusing } from "../queued/store.ts";
 import { CommandQueue } from "../queue.ts";
 import type { OpenResult, QueuedStore, StoreOptions } from "../store.ts";
-import { AdminReads } from "./admins.ts";
+import { answerEach } from "./answer.ts";
 import { WindowBook } from "./budgets.ts";
 import {
   connectToRead,
@@ -20,7 +20,6 @@ import {
   writeTransaction,
   type Connection,
 } from "./connection.ts";
-import { KeyReads } from "./keys.ts";
 import { readLong } from "./long-reads.ts";
 import { knownSchema, migrate, schemaOf } from "./migrate.ts";
 import { openedFiles } from "./opened-files.ts";
@@ -32,7 +31,6 @@ import { RunSessionReads } from "./run-sessions.ts";
 import { streamCharges } from "./stream.ts";
 import { CallbackReads } from "./task-callbacks.ts";
 import { TaskReads } from "./tasks.ts";
-import { TeamReads } from "./teams.ts";
 import { ReaderThread, WriterThread, type Lost, type WatchListener } from "./threads.ts";
 import { registerOwner, Writer } from "./writer.ts";
 
@@ -235,14 +233,12 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
     queue,
     reads: {
       ledger: new ShortReads(db, parts.calendar, parts.runningOwner),
-      keys: new KeyReads(db),
-      teams: new TeamReads(db),
-      admins: new AdminReads(db),
       outbox: new OutboxReads(db),
       tasks: new TaskReads(db),
       callbacks: new CallbackReads(db),
       sessions: new RunSessionReads(db),
     },
+    query: async (reading) => answerEach(db, reading),
     longReads,
     figureReads,
     stream: (span) => streamCharges(options.path, span),

@@ -12,10 +12,11 @@ import {
   runSessionValues,
   type RunSessionRow,
 } from "../rows/run-sessions.ts";
-import { recordAudit } from "./audit-entries.ts";
+import { recordAudit } from "../tables/audit.ts";
+import { answerEach } from "./answer.ts";
 import type { WindowBook } from "./budgets.ts";
 import type { Connection, Statement } from "./connection.ts";
-import { KeyReads } from "./keys.ts";
+import { keys } from "../tables/keys.ts";
 
 /** Short reads of sessions, on whichever connection. */
 export class RunSessionReads implements RunSessionReadings {
@@ -44,7 +45,7 @@ export function createSession(
   by: string | null,
 ): RunSessionCreation {
   const { key: keyId, budget, createdAt } = session;
-  const key = new KeyReads(db).byId(keyId);
+  const key = answerEach(db, keys.queries.findById(keyId));
   if (key === undefined || !isLive(key, createdAt)) return "no_such_key";
   const counts = db.prepare(countSessions("@key", "@at", "@before"));
   const count = counts.get({ key: keyId, at: createdAt, before: createdAt - runBudgetKeptMs });
@@ -57,7 +58,7 @@ export function createSession(
       { scope: scopeOfSession(session), period: "total", mode: "hard", limit: budget, warnPercent: null },
       createdAt,
     );
-  if (by !== null) recordAudit(db, sessionEntry(session, key, by));
+  if (by !== null) answerEach(db, recordAudit(sessionEntry(session, key, by)));
   return "ok";
 }
 

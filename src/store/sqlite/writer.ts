@@ -19,16 +19,16 @@ import type {
   VoidCommand,
 } from "../commands.ts";
 import { snapshot } from "../rows/budgets.ts";
+import { stepsOf, type RunCommand, type RunReply, type WriteName } from "../tables/tables.ts";
 import { addSample, removeSamples } from "./account-samples.ts";
-import { createAdmin, revokeAdmin } from "./admins.ts";
 import { isPostedForTheDead, lateCorrection, lateSettlement } from "../late-settlement.ts";
 import type { ChargeRow } from "../rows/charges.ts";
 import { adjust } from "./adjustments.ts";
+import { answerEach } from "./answer.ts";
 import { WindowBook, type OpenWindow } from "./budgets.ts";
 import { removeBudget, setBudget } from "./budget-changes.ts";
 import { ChargeBook, type EndedCharge, type PendingCharge } from "./charges.ts";
 import { storageFault, type Connection, type Statement } from "./connection.ts";
-import { createKey, revokeKey, updateKey } from "./keys.ts";
 import { lostFile, type OpenedFiles } from "./opened-files.ts";
 import { putMessages, recordTry, removeMessages } from "./outbox.ts";
 import { RollupBook } from "./rollups.ts";
@@ -37,7 +37,6 @@ import { bindTask, endTask, runsTask, sawTask } from "./tasks.ts";
 import { putCallback } from "./task-callbacks.ts";
 import { burstMarks } from "./stream-bursts.ts";
 import { writtenFor } from "./written-limits.ts";
-import { createTeam, removeTeam, updateTeam } from "./teams.ts";
 
 /**
  * Applies batches of commands to one connection, each batch in one transaction. Synchronous; it runs in the writer's
@@ -178,28 +177,14 @@ export class Writer {
         return this.#announcing(() => setBudget(this.#db, this.#windows, command));
       case "removeBudget":
         return this.#announcing(() => removeBudget(this.#db, this.#windows, command));
-      case "createKey":
-        return this.#announcing(() => createKey(this.#db, command[1], command[2]));
-      case "updateKey":
-        return this.#announcing(() => updateKey(this.#db, command[1], command[2], command[3], command[4]));
-      case "createTeam":
-        return this.#announcing(() => createTeam(this.#db, command[1], command[2]));
-      case "updateTeam":
-        return this.#announcing(() => updateTeam(this.#db, command[1], command[2], { at: command[3], by: command[4] }));
-      case "removeTeam":
-        return this.#announcing(() => removeTeam(this.#db, command[1], { at: command[2], by: command[3] }));
-      case "revokeKey":
-        return this.#announcing(() => revokeKey(this.#db, command[1], command[2], command[3]));
       case "createSession":
         return this.#announcing(() => createSession(this.#db, this.#windows, command[1], command[2]));
       case "endSession":
         return this.#announcing(() => endSession(this.#db, command[1], command[2]));
       case "tidySessions":
         return this.#tidySessions(command[1]);
-      case "createAdmin":
-        return createAdmin(this.#db, command[1], command[2]);
-      case "revokeAdmin":
-        return revokeAdmin(this.#db, command[1], command[2], command[3]);
+      case "run":
+        return this.#write(command);
       case "addSample":
         return addSample(this.#db, command[1]);
       case "removeSamples":
@@ -226,6 +211,12 @@ export class Writer {
       default:
         return assertNever(command);
     }
+  }
+
+  #write(command: RunCommand): RunReply<WriteName> {
+    const { steps, announces } = stepsOf(command);
+    const write = () => answerEach(this.#db, steps);
+    return announces ? this.#announcing(write) : write();
   }
 
   /** Work that changes keys, teams or budgets; all who watch the database notice it. */

@@ -5,8 +5,8 @@ import { describe, expect, it, vi } from "vitest";
 import { type PicoUsd, picoUsdMax, usd } from "../../../src/core/money.ts";
 import type { Clock } from "../../../src/ports/clock.ts";
 import { type Connection, connectToWrite, createPrivateFile } from "../../../src/store/sqlite/connection.ts";
-import { KeyReads } from "../../../src/store/sqlite/keys.ts";
-import { QueuedKeyStore } from "../../../src/store/queued/key-stores.ts";
+import { answerEach } from "../../../src/store/sqlite/answer.ts";
+import { bind } from "../../../src/store/tables/bind.ts";
 import { LedgerUnavailable } from "../../../src/ports/ledger.ts";
 import { QueuedLedger } from "../../../src/store/queued/ledger.ts";
 import { readLong } from "../../../src/store/sqlite/long-reads.ts";
@@ -50,7 +50,7 @@ function ledgerOver(db: Connection, channel: BatchChannel, by: Clock = clock) {
     ledger: new QueuedLedger(queue, new ShortReads(db, utc, () => null), reads, reads, (span) =>
       streamCharges(db.name, span),
     ),
-    keys: new QueuedKeyStore(queue, new KeyReads(db)),
+    keys: bind("keys", async (reading) => answerEach(db, reading), queue),
   };
 }
 

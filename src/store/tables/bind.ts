@@ -1,0 +1,28 @@
+import { LedgerUnavailable } from "../../ports/ledger.ts";
+import type { CommandSink } from "../queue.ts";
+import type { Reading } from "../reading/reading.ts";
+import { tables, type Bound, type RunCommand } from "./tables.ts";
+
+/** Answers the queries of small tables. */
+export type Query = <T>(reading: Reading<T>) => Promise<T>;
+
+/** The port of a small table. */
+export function bind<Name extends keyof typeof tables>(name: Name, query: Query, queue: CommandSink): Bound<Name> {
+  const { queries, writes, unavailable = {} }: AnyTable = tables[name];
+  const bound: Record<string, (...args: never[]) => Promise<unknown>> = {};
+  for (const [method, steps] of Object.entries(queries)) bound[method] = (...args) => query(steps(...args));
+  for (const method of Object.keys(writes))
+    bound[method] = async (...args) => {
+      const answer = await queue.submit(["run", `${name}.${method}`, args] as unknown as RunCommand);
+      if (answer.ok) return answer.reply;
+      if (method in unavailable) return unavailable[method];
+      throw new LedgerUnavailable(answer.message);
+    };
+  return bound as Bound<Name>;
+}
+
+interface AnyTable {
+  readonly queries: Readonly<Record<string, (...args: never[]) => Reading<unknown>>>;
+  readonly writes: Readonly<Record<string, (...args: never[]) => Reading<unknown>>>;
+  readonly unavailable?: Readonly<Record<string, unknown>>;
+}

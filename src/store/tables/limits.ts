@@ -1,0 +1,26 @@
+import type { Limits } from "../../core/limits.ts";
+
+/** What keys and teams both limit. */
+interface Limited {
+  readonly models: readonly string[] | null;
+  readonly limits: Limits;
+  readonly outputCap: number | null;
+}
+
+/** The columns of it in `keys` and `teams`. */
+export interface LimitColumns extends Limits {
+  readonly models: string | null;
+  readonly output_cap: number | null;
+}
+
+export function limitsOf({ models, rpm, tpm, parallel, output_cap }: LimitColumns): Limited {
+  return {
+    models: models === null ? null : JSON.parse(models),
+    limits: { rpm, tpm, parallel },
+    outputCap: output_cap,
+  };
+}
+
+export function limitColumns({ models, limits: { rpm, tpm, parallel }, outputCap }: Limited) {
+  return { models: models && JSON.stringify(models), rpm, tpm, parallel, output_cap: outputCap };
+}

@@ -1,0 +1,57 @@
+import { rowsOf, write, type Reading, type Statement, type Value } from "../reading/reading.ts";
+
+/** A method of a port, as the statements that carry it out in either database. */
+type Steps<Method> = Method extends (...args: infer Args) => Promise<infer Result>
+  ? (...args: Args) => Reading<Result>
+  : never;
+
+/** A small table, written once for both databases: the methods of its port, as generators of statements. */
+export interface Table<Port, Write extends keyof Port> {
+  /** Queries. Each statement sees a moment of its own. */
+  readonly queries: { readonly [Method in Exclude<keyof Port, Write>]: Steps<Port[Method]> };
+  /** Changes, each in one transaction of the writer. */
+  readonly writes: { readonly [Method in Write]: Steps<Port[Method]> };
+  /** Whether every process that remembers keys, teams and sessions must read them again after a write. */
+  readonly announces: boolean;
+  /** Results of writes when nothing could be written. A write that is missing here throws `LedgerUnavailable`. */
+  readonly unavailable?: {
+    readonly [Method in Write]?: Port[Method] extends (...args: never) => Promise<infer R> ? R : never;
+  };
+}
+
+/** The first row of a small table's statement; undefined for none. */
+export function* one<R>(sql: string, ...values: readonly Value[]): Reading<R | undefined> {
+  return (yield* rowsOf<R>({ sql, values, isSmall: true }))[0];
+}
+
+/** As `one`, with the row locked until the transaction ends. */
+export function* locked<R>(
+  lock: NonNullable<Statement["lock"]>,
+  sql: string,
+  ...values: readonly Value[]
+): Reading<R | undefined> {
+  return (yield* rowsOf<R>({ sql, values, isSmall: true, lock }))[0];
+}
+
+/** All rows of a small table's statement. */
+export function all<R>(sql: string, ...values: readonly Value[]): Reading<readonly R[]> {
+  return rowsOf<R>({ sql, values, isSmall: true });
+}
+
+/** Inserts a row, given by its columns. Returns false where `unless` finds a conflict. */
+export function* insert(table: string, row: Readonly<Record<string, Value>>, unless = ""): Reading<boolean> {
+  const columns = Object.keys(row);
+  const sql = `insert into ${table} (${columns.join(", ")}) values (${columns.map(() => "?").join(", ")}) ${unless} returning 1`;
+  return (yield* one(sql, ...Object.values(row))) !== undefined;
+}
+
+/** Sets columns of the rows that the condition selects. */
+export function update(
+  table: string,
+  columns: Readonly<Record<string, Value>>,
+  where: string,
+  ...values: readonly Value[]
+): Reading<void> {
+  const assignments = Object.keys(columns).map((column) => `${column} = ?`);
+  return write(`update ${table} set ${assignments.join(", ")} where ${where}`, ...Object.values(columns), ...values);
+}

@@ -1,0 +1,43 @@
+import type { Reading } from "../reading/reading.ts";
+import { admins } from "./admins.ts";
+import { keys } from "./keys.ts";
+import { teams } from "./teams.ts";
+
+/** The small tables, by the names that `run` commands have for them. */
+export const tables = { admins, keys, teams };
+
+type Tables = typeof tables;
+type Methods<Name extends keyof Tables> = Tables[Name]["queries"] & Tables[Name]["writes"];
+type ResultOf<Method> = Method extends (...args: never) => Reading<infer Result> ? Result : never;
+
+/** A small table as its port: queries are answered by the database, writes go through the queue. */
+export type Bound<Name extends keyof Tables> = {
+  [Method in keyof Methods<Name>]: Methods<Name>[Method] extends (...args: infer Args) => Reading<infer Result>
+    ? (...args: Args) => Promise<Result>
+    : never;
+};
+
+/** The name of a write: "admins.create". */
+export type WriteName = {
+  [Name in keyof Tables]: `${Name}.${keyof Tables[Name]["writes"] & string}`;
+}[keyof Tables];
+type Write<Name extends WriteName> = Name extends `${infer Table extends keyof Tables}.${infer Method}`
+  ? Tables[Table]["writes"][Method & keyof Tables[Table]["writes"]]
+  : never;
+
+/** Runs a write of a small table. */
+export type RunCommand = {
+  [Name in WriteName]: readonly [op: "run", write: Name, args: Parameters<Write<Name>>];
+}[WriteName];
+export type RunReply<Name extends WriteName> = ResultOf<Write<Name>>;
+
+/** The statements of a write, and whether the other processes must notice it. */
+export function stepsOf([, name, args]: RunCommand): {
+  readonly steps: Reading<RunReply<WriteName>>;
+  readonly announces: boolean;
+} {
+  const [table, method] = name.split(".") as [keyof Tables, string];
+  const { writes, announces } = tables[table];
+  const write = writes[method as keyof typeof writes] as (...args: unknown[]) => Reading<RunReply<WriteName>>;
+  return { steps: write(...args), announces };
+}
