@@ -6,20 +6,19 @@ import { otherNames, type SpendDimension, type SpendRow } from "../ports/spend.t
 import { isoTime } from "../core/iso-time.ts";
 import { keyNamesOf, type NameOf } from "./names.ts";
 import { daysBefore, quarterUp, runOutlook, sumsOf, type Sums } from "./outlook.ts";
-import type { OverviewJson } from "./shapes/figures.ts";
+import type { OverviewJson, SpanName } from "./shapes/figures.ts";
 import type { SpendMemory } from "./spend-memory.ts";
 
 const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;
 
-/** The spans of an overview, with the buckets that they are drawn in: hours, or days of the time zone. */
-export const overviewSpans = {
+/** The buckets that a span is drawn in: hours, or days of the time zone. */
+const bucketsOf = {
   "24h": { hours: 24 },
   "7d": { hours: 168 },
   "30d": { days: 30 },
   "90d": { days: 90 },
-} as const;
-export type OverviewSpan = keyof typeof overviewSpans;
+} as const satisfies Record<SpanName, object>;
 
 /** Names that are drawn by themselves; the others are one more. */
 const rowsMax = 8;
@@ -34,7 +33,7 @@ export interface OverviewTools {
 }
 
 export interface OverviewWish {
-  readonly span: OverviewSpan;
+  readonly span: SpanName;
   readonly by: SpendDimension;
   readonly now: number;
   /** Only what this key's id spent. */
@@ -121,7 +120,7 @@ interface Frame {
 
 /** Hours that are drawn end with the present one; where retention has left days only, days are. */
 async function frameOf({ calendar, ledger }: OverviewTools, { span, now }: OverviewWish): Promise<Frame> {
-  const wished = overviewSpans[span];
+  const wished = bucketsOf[span];
   if ("hours" in wished) {
     const over = calendar.spanOf("1h", now).start;
     const since = over - (wished.hours - 1) * hourMs;

@@ -21,7 +21,7 @@ const mayImport: Record<string, readonly string[]> = {
   // A worker thread cannot be handed a calendar, so it makes its own.
   store: [...everything, "time"],
   sandbox: ["core", "wire"],
-  // Runs in the browser, from a folder that the browser can ask for: an island.
+  // Runs in the browser, from a folder that the browser can ask for: an island. Only types of shapes come from outside.
   dashboard: [],
   http: [...useCases, ...everything, "config"],
   cli: [...useCases, ...everything, "config"],
@@ -59,7 +59,7 @@ const packageHomes: Record<string, readonly string[]> = {
 /** What is wrong with the imports of one file, given by its path in src. */
 function violations(file: string, source: string): string[] {
   const home = file.split("/")[0] ?? file;
-  return importsOf(source).flatMap((specifier) => {
+  return importsOf(home === "dashboard" ? withoutShapes(source) : source).flatMap((specifier) => {
     const fault = faultOf(file, home, specifier);
     return fault === null ? [] : [`${file}: ${specifier}: ${fault}`];
   });
@@ -68,7 +68,12 @@ function violations(file: string, source: string): string[] {
 function faultOf(file: string, home: string, specifier: string): string | null {
   if (specifier === notLiteral) return "an import must name its module in a plain string";
   if (specifier.startsWith("node:")) return withoutRuntime.has(home) ? `${home} imports nothing of the runtime` : null;
-  if (specifier.startsWith(".")) return relativeFault(home, posix.join(posix.dirname(file), specifier));
+  if (specifier.startsWith(".")) {
+    const target = posix.join(posix.dirname(file), specifier);
+    return file.startsWith(shapes) && target.startsWith("reporting/") && !target.startsWith(shapes)
+      ? "shapes import no use case: the dashboard's types are made from them"
+      : relativeFault(home, target);
+  }
   const name = specifier.split("/", specifier.startsWith("@") ? 2 : 1).join("/");
   const homes = packageHomes[name];
   if (homes === undefined) return "not in the table of dependencies";
@@ -82,6 +87,13 @@ function relativeFault(home: string, target: string): string | null {
   const allowed = mayImport[home];
   if (allowed === undefined) return `${home} is not in the import law`;
   return allowed.includes(there) ? null : `${home} must not import ${there}`;
+}
+
+const shapes = "reporting/shapes/";
+
+/** A module of the dashboard without the types that it has from the shapes of answers: they are erased. */
+function withoutShapes(source: string): string {
+  return source.replace(/^(?:import|export) type \{[^}]*\} from "(?:\.\.\/)+reporting\/shapes\/\w+\.ts";/gm, "");
 }
 
 const notLiteral = "import(…)";
@@ -183,6 +195,10 @@ describe("the checker", () => {
     ["store/open.ts", 'const fs = require("left-pad");'],
     ["newcomer/x.ts", 'import { x } from "../core/money.ts";'],
     ["dashboard/money.ts", 'import { x } from "../core/money.ts";'],
+    ["dashboard/types.ts", 'import { keySchema } from "../reporting/shapes/keys.ts";'],
+    ["dashboard/types.ts", 'import { type KeyJson } from "../reporting/shapes/keys.ts";'],
+    ["dashboard/types.ts", 'import type { KeyChange } from "../reporting/keys.ts";'],
+    ["reporting/shapes/keys.ts", 'import { keyJson } from "../keys.ts";'],
     ["dashboard/money.ts", 'import "node:fs";'],
     ["http/dashboard.ts", 'import { h } from "preact";'],
     ["core/money.ts", 'const a = `${`nested ${1}`} // x`; import "node:fs";'],
@@ -198,6 +214,8 @@ describe("the checker", () => {
     ["core/money.ts", 'const text = `import "node:fs"; ${1 + 1} import("node:os")`;'],
     ["core/money.ts", 'const list = Array.from("abc"); const address = import.meta.url;'],
     ["core/money.ts", 'import type { Tokens } from "./tokens.ts";'],
+    ["dashboard/types.ts", 'export type {\n  KeyJson as Key,\n} from "../reporting/shapes/keys.ts";'],
+    ["reporting/shapes/keys.ts", 'import { text } from "./fields.ts"; import { periods } from "../../core/budget.ts";'],
     ["wire/encoding.ts", 'import { gunzipSync } from "node:zlib";\nimport { x } from "../core/money.ts";'],
     [
       "app.ts",

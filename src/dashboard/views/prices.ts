@@ -125,7 +125,7 @@ function listed(models: readonly PricedModel[]): View {
 function modelRow({ id, provider, group, unit, price }: PricedModel): View {
   const open = () => setQuery({ model: id });
   const first = price?.tiers[0];
-  const cell = (name: string) =>
+  const cell = (name: keyof Rates) =>
     td(
       { class: classes("right", name === "cached_input" && "wide-only") },
       price === null || first === undefined || price.per_request_usd !== null
@@ -170,8 +170,8 @@ function modelRow({ id, provider, group, unit, price }: PricedModel): View {
 }
 
 /** What the gateway charges, and the official rate where it is another: struck through where that is dearer. */
-function rateCell(name: string, charged: Rates, official: Rates): Children {
-  const [rate, list] = [charged[name] ?? "0", official[name] ?? "0"];
+function rateCell(name: keyof Rates, charged: Rates, official: Rates): Children {
+  const [rate, list] = [charged[name], official[name]];
   return [
     Number(rate) < Number(list) &&
       span({ class: "was", title: "official" }, span({ class: "unseen" }, "official "), exactMoney(list)),
@@ -246,8 +246,8 @@ function tierTable(
   several: boolean,
   mode: string,
 ): View {
-  const [input, output] = [charged["input"], charged["output"]];
-  const shown = Object.keys(charged).filter(
+  const { input, output } = charged;
+  const shown = (Object.keys(charged) as (keyof Rates)[]).filter(
     (name) =>
       ["input", "cached_input", "output"].includes(name) || (charged[name] !== input && charged[name] !== output),
   );
@@ -272,8 +272,8 @@ function tierTable(
         tr(
           { key: name },
           th({ scope: "row" }, tokenName(name)),
-          td({ class: "right num" }, exactMoney(charged[name] ?? "0")),
-          td({ class: "right num muted" }, exactMoney(official[name] ?? "0")),
+          td({ class: "right num" }, exactMoney(charged[name])),
+          td({ class: "right num muted" }, exactMoney(official[name])),
         ),
       ),
     ),

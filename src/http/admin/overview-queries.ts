@@ -1,15 +1,13 @@
 import { z } from "zod";
 import { spendDimensions } from "../../ports/spend.ts";
-import { overviewSpans, type OverviewSpan } from "../../reporting/overview.ts";
+import { spanNames } from "../../reporting/shapes/figures.ts";
 import { limitOf } from "./inputs.ts";
 
 /* Queries that the admin API has in common with what a key is told of itself. */
 
-const spans = Object.keys(overviewSpans) as OverviewSpan[];
-
 export const overviewQuery = z.strictObject({
   span: z
-    .enum(spans, `must be one of ${spans.join(", ")}`)
+    .enum(spanNames, `must be one of ${spanNames.join(", ")}`)
     .default("7d")
     .meta({ description: "What is drawn over time." }),
   by: z

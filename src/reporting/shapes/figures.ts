@@ -89,6 +89,9 @@ const line = {
   values: z.array(usd).meta({ description: "One for each of `starts`." }),
 };
 const spender = { name: textOrNull, requests: count, cost_usd: usd, saving_usd: usd };
+/** The spans of an overview. */
+export const spanNames = ["24h", "7d", "30d", "90d"] as const;
+export type SpanName = (typeof spanNames)[number];
 export const overviewSchema = z.strictObject({
   now: time,
   time_zone: text,
@@ -100,7 +103,7 @@ export const overviewSchema = z.strictObject({
   }),
   balance: balanceSchema.nullable(),
   span: z.strictObject({
-    name: text,
+    name: z.enum(spanNames),
     since: time,
     until: time,
     ...spent,

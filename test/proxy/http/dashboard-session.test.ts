@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Sessions, type Holder } from "../../../src/admin/sessions.ts";
 import type { Clock } from "../../../src/ports/clock.ts";
+import { sessionSchema } from "../../../src/reporting/shapes/keys.ts";
 import { addAdmin } from "../../support/admin-client.ts";
 import { fastClock } from "../../support/fast-clock.ts";
 import { manualClock } from "../../support/manual-clock.ts";
@@ -28,6 +29,8 @@ function browser(proxy: RunningProxy) {
     const set = answer.headers.get("set-cookie");
     if (set !== null) cookie = set.split(";")[0] ?? "";
     const text = await answer.text();
+    if (path === "/dashboard/session" && answer.ok)
+      expect(sessionSchema.safeParse(JSON.parse(text)).error?.issues).toBe(undefined);
     return { status: answer.status, set, json: JSON.parse(text) as never, text };
   };
   const signIn = (token: string) => ask("POST", "/dashboard/session", { body: { token } });

@@ -1,18 +1,34 @@
 import { describe, expect, it } from "vitest";
 import { formatUsd } from "../../../src/core/money.ts";
+import { chargeDetailsSchema, chargeListSchema, liveSchema } from "../../../src/reporting/shapes/charges.ts";
+import { overviewSchema } from "../../../src/reporting/shapes/figures.ts";
+import { meSchema } from "../../../src/reporting/shapes/keys.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { ask, expectRefusal, head } from "../../support/raw-client.ts";
 
 const get = (proxy: RunningProxy, target: string, key: string | null = proxy.key, method = "GET") =>
   ask(proxy.url, head(proxy.url, `${method} ${target}`, ...(key === null ? [] : [`Authorization: Bearer ${key}`])));
 
+const schemas = [
+  [/\/me$/, meSchema],
+  [/\/overview/, overviewSchema],
+  [/\/requests\/live/, liveSchema],
+  [/\/charges(\?|$)/, chargeListSchema],
+  [/\/charges\//, chargeDetailsSchema],
+] as const;
+
+/** An answer, which is as its schema says. */
 const read = async (proxy: RunningProxy, target: string, key?: string) => {
   const answer = await get(proxy, target, key);
   expect(answer, answer.body).toMatchObject({
     status: 200,
     headers: { "content-type": ["application/json"], "cache-control": ["no-store"] },
   });
-  return JSON.parse(answer.body) as never;
+  const json = JSON.parse(answer.body) as never;
+  const schema = schemas.find(([path]) => path.test(target))?.[1];
+  expect([target, schema?.safeParse(json).error?.issues]).toEqual([target, undefined]);
+  expect(schema?.safeParse("nothing").success).toBe(false);
+  return json;
 };
 
 interface Page {
@@ -165,6 +181,15 @@ describe("GET /v1/farebox/charges", () => {
     expectRefusal(answer, 400, "invalid_request");
     expect(JSON.parse(answer.body)).toMatchObject({ error: { param, message } });
   });
+});
+
+it.each(["/v1/farebox/overview", "/v1/farebox/requests/live"])("GET %s answers as the admin API does", async (path) => {
+  await using proxy = await startProxy();
+  await (await proxy.chat({ max_tokens: 5 })).text();
+  await proxy.charges();
+  expect(await read(proxy, path)).toMatchObject(
+    path.endsWith("live") ? { charges: [{ key: "alice" }] } : { month: { requests: 1 } },
+  );
 });
 
 describe("a 402", () => {
