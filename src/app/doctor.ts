@@ -14,7 +14,8 @@ import {
   type SettingName,
 } from "../config/table.ts";
 import type { Clock } from "../ports/clock.ts";
-import { fetchWhole, type WholeAnswer, type WholeFailure } from "../proxy/fetch-whole.ts";
+import { fetchWhole, type WholeAnswer } from "../proxy/fetch-whole.ts";
+import type { WholeFailure } from "../proxy/gateway-failure.ts";
 import { hostOf, isLoopback } from "../config/addresses.ts";
 import {
   failed,

@@ -6,6 +6,7 @@ import type { Catalogue } from "../ports/catalogue.ts";
 import type { Gateway } from "../ports/gateway.ts";
 import type { Seal } from "../ports/seal.ts";
 import type { Account } from "../proxy/account.ts";
+import type { ForwardLimits } from "../proxy/forward.ts";
 import { createTaskPricer } from "../proxy/task-price.ts";
 import { createTaskTracker } from "../proxy/task-settlement.ts";
 import { taskCallback } from "../proxy/task-callback.ts";
@@ -25,7 +26,6 @@ type Shared =
   | "scopeName"
   | "mask"
   | "settle"
-  | "limits"
   | "gatewayHeaders"
   | "showsForeignTask"
   | "clock"
@@ -57,11 +57,12 @@ export function buildTaskRoutes(
     readonly account: Account;
     readonly seal: Seal;
     readonly wakeDelivery: () => void;
+    readonly limits: ForwardLimits;
   },
 ): TaskRoutes {
-  const { store, gateway, catalogue, account, seal, wakeDelivery, ...shared } = parts;
+  const { store, gateway, catalogue, account, seal, wakeDelivery, limits, ...shared } = parts;
   const { ledger, keys, tasks, callbacks, outbox } = store;
-  const { clock, events, log, limits, random } = shared;
+  const { clock, events, log, random } = shared;
   const calls = createWholeCalls({ gateway, clock, limits });
   const steps: TaskSteps = {
     ...shared,

@@ -12,7 +12,8 @@ import { answerHeaders } from "../wire/headers.ts";
 import { valueAt, withMembersHidden } from "../wire/json-edit.ts";
 import { isObject, parseJson, type JsonObject } from "../wire/json.ts";
 import type { Authenticate } from "./authenticate.ts";
-import { fetchWhole, recordBytesMax, type WholeAnswer, type WholeFailure } from "./fetch-whole.ts";
+import { fetchWhole, recordBytesMax, type WholeAnswer } from "./fetch-whole.ts";
+import { failedCall } from "./gateway-failure.ts";
 import { notForwarded, refuse, withKey, type Handler } from "./handler.ts";
 import { hidden, maskedHeaders, type Mask } from "./mask.ts";
 
@@ -183,7 +184,7 @@ async function answerFailure(exchange: Exchange, answer: WholeAnswer, mask: Mask
     await answerError(exchange, answer, mask);
     return notForwarded;
   }
-  return refuse(exchange, answer.ok ? unreadable : refusalOf(answer.failure));
+  return refuse(exchange, answer.ok ? unreadable : failedCall(answer.failure, true).refusal);
 }
 
 /** The gateway's own error; one that it compressed is shown plain, so that nothing is hidden in it. */
@@ -199,17 +200,3 @@ async function answerError(
 }
 
 const unreadable: Refusal = { code: "gateway_unreachable", message: "The gateway's account record cannot be read." };
-
-function refusalOf(failure: WholeFailure): Refusal {
-  switch (failure.kind) {
-    case "redirect":
-      return { code: "gateway_redirect" };
-    case "silent":
-      return { code: "gateway_timeout", timeoutMs: failure.timeoutMs };
-    case "too_large":
-      return unreadable;
-    case "reset":
-    case "unreachable":
-      return { code: "gateway_unreachable", message: "The gateway cannot be reached for its account record." };
-  }
-}

@@ -1,32 +1,27 @@
-import type { Gateway, GatewayFailure, GatewayHead, GatewayRequest } from "../ports/gateway.ts";
+import type { Gateway, GatewayHead, GatewayRequest } from "../ports/gateway.ts";
+import type { Stopped, WholeFailure } from "./gateway-failure.ts";
 
 export type WholeAnswer =
   | { readonly ok: true; readonly head: GatewayHead; readonly bytes: Buffer }
   | { readonly ok: false; readonly failure: WholeFailure };
 
-export type WholeFailure =
-  | Exclude<GatewayFailure, { readonly kind: "silent" }>
-  | { readonly kind: "silent"; readonly timeoutMs: number }
-  | { readonly kind: "too_large" };
-
-/** Ended from our side. */
-export interface Stopped {
+export interface StoppedCall {
   readonly ok: false;
-  readonly failure: { readonly kind: "stopped"; readonly reason: string };
+  readonly failure: Stopped;
 }
 
 /** A running request whose answer is wanted whole. */
 export interface WholeCall {
-  readonly answer: Promise<WholeAnswer | Stopped>;
+  readonly answer: Promise<WholeAnswer | StoppedCall>;
   /** Whether bytes of the request may have reached the gateway. */
   readonly sent: boolean;
   /** Ends it now; nothing happens where it has ended. */
-  stop(reason: string): void;
+  stop(stopped: Stopped): void;
 }
 
 /** Sends a request and gathers all of its answer, up to so many bytes. */
 export function sendWhole(gateway: Gateway, request: GatewayRequest, bytesMax: number): WholeCall {
-  const { promise, resolve } = Promise.withResolvers<WholeAnswer | Stopped>();
+  const { promise, resolve } = Promise.withResolvers<WholeAnswer | StoppedCall>();
   const chunks: Buffer[] = [];
   let size = 0;
   let head: GatewayHead | undefined;
@@ -57,9 +52,9 @@ export function sendWhole(gateway: Gateway, request: GatewayRequest, bytesMax: n
     get sent() {
       return call.sent;
     },
-    stop(reason) {
+    stop(failure) {
       call.abort();
-      resolve({ ok: false, failure: { kind: "stopped", reason } });
+      resolve({ ok: false, failure });
     },
   };
 }

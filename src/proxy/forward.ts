@@ -12,6 +12,7 @@ import type { Claimed } from "./task-ownership.ts";
 import { BufferedResponse } from "./buffered-response.ts";
 import { StreamedResponse } from "./streamed-response.ts";
 import { PassthroughResponse, type Forwarded, type ResponseEnding, type ResponseMode } from "./response.ts";
+import { clientLeft, failedCall, shutdown, timeLimit, type Stopped, type WholeFailure } from "./gateway-failure.ts";
 import { maskedHeaders, maskedText, type Mask } from "./mask.ts";
 import { sharedPace, timedPace } from "./stream-watch.ts";
 import type { StreamWatch } from "./stream-watch.ts";
@@ -79,7 +80,7 @@ export function createForwarder(deps: {
     let nextMs = Infinity;
     for (const forwarding of running.all()) {
       const leftMs = limits.wholeMs - forwarding.ranMs();
-      if (leftMs <= 0) forwarding.stop("time_limit");
+      if (leftMs <= 0) forwarding.stop(timeLimit(limits.wholeMs));
       else nextMs = Math.min(nextMs, leftMs);
     }
     if (nextMs < Infinity) sweep ??= clock.after(Math.ceil(nextMs), endOverdue);
@@ -93,13 +94,13 @@ export function createForwarder(deps: {
         });
         running.add(forwarding);
         sweep ??= clock.after(limits.wholeMs, endOverdue);
-        if (stopped) forwarding.stop("shutdown");
+        if (stopped) forwarding.stop(shutdown);
         else forwarding.start();
       });
     },
     stopAll() {
       stopped = true;
-      for (const forwarding of running.all()) forwarding.stop("shutdown");
+      for (const forwarding of running.all()) forwarding.stop(shutdown);
     },
   };
 }
@@ -139,23 +140,20 @@ class Forwarding implements GatewayReceiver, Indexed {
   start(): void {
     const { exchange, path, headers, body } = this.#params;
     exchange.onClientGone(() => this.#clientGone());
-    if (body instanceof Upload) body.onBroken((refusal) => this.#uploadBroken(refusal));
+    if (body instanceof Upload)
+      body.onBroken((refusal) =>
+        this.stop(refusal === null ? clientLeft : { kind: "stopped", reason: refusal.code, refusal }),
+      );
     const request = { method: exchange.method, path, headers, body, silenceMs: this.#limits.silenceMs };
     this.#call = this.#gateway.send(request, this);
   }
 
   /** Ends the call from our side; the client is told. */
-  stop(reason: "shutdown" | "time_limit"): void {
+  stop(stopped: Stopped): void {
     if (this.#over) return;
     const sent = this.#call?.sent ?? false;
     this.#call?.abort();
-    const refusal: Refusal =
-      reason === "shutdown"
-        ? { code: "overloaded", message: "Farebox is shutting down." }
-        : { code: "gateway_timeout", timeoutMs: this.#limits.wholeMs };
-    if (sent) return this.#break(reason, refusal);
-    this.#refuse(refusal);
-    this.#finish({ kind: "notSent", reason });
+    this.#failed(stopped, sent);
   }
 
   head(head: GatewayHead): void {
@@ -173,7 +171,7 @@ class Forwarding implements GatewayReceiver, Indexed {
       watch?.begin({
         pace: watched(),
         pausedMs: timed.pausedMs,
-        stop: (reason, refusal) => this.#end(reason, refusal),
+        stop: (reason, refusal) => this.stop({ kind: "stopped", reason, refusal }),
       });
     if (!isStream && head.status < 300) watch?.cannotRead();
     const deps = {
@@ -230,65 +228,30 @@ class Forwarding implements GatewayReceiver, Indexed {
   }
 
   fail(failure: GatewayFailure): void {
-    switch (failure.kind) {
-      case "unreachable":
-        this.#refuse({ code: "gateway_unreachable", message: "The gateway cannot be reached." });
-        this.#finish({ kind: "notSent", reason: "gateway_unreachable" });
-        return;
-      case "redirect":
-        this.#refuse({ code: "gateway_redirect" });
-        this.#finish({ kind: "status", status: failure.status });
-        return;
-      case "reset":
-        this.#break("gateway_reset", {
-          code: "gateway_unreachable",
-          message: "The gateway broke the connection off before its answer was complete.",
-        });
-        return;
-      case "silent":
-        if (!(this.#call?.sent ?? false)) {
-          this.#refuse({ code: "gateway_timeout", timeoutMs: this.#limits.silenceMs });
-          this.#finish({ kind: "notSent", reason: "gateway_unreachable" });
-          return;
-        }
-        this.#break("gateway_silent", { code: "gateway_timeout", timeoutMs: this.#limits.silenceMs });
-    }
+    this.#failed(
+      failure.kind === "silent" ? { ...failure, timeoutMs: this.#limits.silenceMs } : failure,
+      this.#call?.sent ?? false,
+    );
   }
 
-  /** Ends a stream that has begun at the gateway, and tells its client why. */
-  #end(reason: string, refusal: Refusal): void {
-    if (this.#over) return;
-    this.#call?.abort();
-    this.#break(reason, refusal);
+  #failed(failure: WholeFailure | Stopped, isSent: boolean): void {
+    const { refusal, ending } = failedCall(failure, isSent);
+    if (ending.kind === "unknown") return this.#break(ending.reason, refusal);
+    this.#refuse(refusal);
+    this.#finish(ending);
   }
 
   /** A stream ends with its client. A plain answer is billed anyway and only it says how much, so it is read to its end. */
   #clientGone(): void {
     if (this.#over) return;
-    const sent = this.#call?.sent ?? false;
-    if (sent && !this.#params.stream && !this.#isUploading) {
-      this.#call?.resume();
-      return;
-    }
-    this.#call?.abort();
-    if (!sent) this.#finish({ kind: "notSent", reason: "client_left" });
-    else this.#break("client_left", { code: "gateway_stream_broken", message: "The client left." });
+    if (this.#call?.sent === true && !this.#params.stream && !this.#isUploading) this.#call.resume();
+    else this.stop(clientLeft);
   }
 
   /** Whether the gateway has only a part of the request: that is none yet, and nothing to bill. */
   get #isUploading(): boolean {
     const { body } = this.#params;
     return body instanceof Upload && !body.isComplete;
-  }
-
-  /** The client's body cannot come to its end: too large, refused, or, with null, its client has gone. */
-  #uploadBroken(refusal: Refusal | null): void {
-    if (this.#over) return;
-    this.#call?.abort();
-    this.#break(
-      refusal?.code ?? "client_left",
-      refusal ?? { code: "gateway_stream_broken", message: "The client left." },
-    );
   }
 
   /** After it was sent: with a stream it is cut, without one nothing tells whether it was billed. */

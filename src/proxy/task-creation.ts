@@ -2,6 +2,7 @@ import { outcomeOfStatus, type Outcome } from "../core/settlement.ts";
 import { failureReason, type TaskFailure } from "../core/task-failures.ts";
 import type { TaskRecord } from "../core/tasks.ts";
 import { readRefusedCreation, readTaskRecord } from "../wire/task.ts";
+import { failedCall } from "./gateway-failure.ts";
 import type { Sent } from "./whole-calls.ts";
 
 /** What came of the creation of a task: a task that runs at the gateway, or the end of its charge. */
@@ -45,18 +46,6 @@ function refusalIn(text: Buffer, billsServerErrors: boolean): Outcome | undefine
 }
 
 function outcomeOfFailure({ failure, sent }: Extract<Sent, { ok: false }>): Outcome {
-  switch (failure.kind) {
-    case "unreachable":
-      return { kind: "notSent", reason: "gateway_unreachable" };
-    case "redirect":
-      return outcomeOfStatus(failure.status, false);
-    case "too_large":
-      return { kind: "unknown", reason: "unreadable_answer" };
-    case "reset":
-      return { kind: "unknown", reason: "gateway_reset" };
-    case "silent":
-      return sent ? { kind: "unknown", reason: "gateway_silent" } : { kind: "notSent", reason: "gateway_unreachable" };
-    case "stopped":
-      return { kind: sent ? "unknown" : "notSent", reason: failure.reason };
-  }
+  const { ending } = failedCall(failure, sent);
+  return ending.kind === "status" ? outcomeOfStatus(ending.status, false) : ending;
 }

@@ -20,7 +20,7 @@ import { noWebhook, type WebhookConfig } from "../wire/webhook-config.ts";
 import { mayUseModel, type Authenticate, type Authenticated } from "./authenticate.ts";
 import type { BalanceGuard } from "./balance-guard.ts";
 import { foreignTask, noSuchTask, type ShowsForeignTask } from "./task-ownership.ts";
-import type { ForwardLimits } from "./forward.ts";
+import { clientLeft, failedCall } from "./gateway-failure.ts";
 import type { GatewayHeaders } from "./gateway-headers.ts";
 import { notForwarded, refuse, withKey, type Handler, type Summary } from "./handler.ts";
 import { holdRefusal } from "./hold.ts";
@@ -32,7 +32,7 @@ import { creationOf, type Creation } from "./task-creation.ts";
 import type { PriceTask, TaskQuote } from "./task-price.ts";
 import type { TaskTracker } from "./task-settlement.ts";
 import type { Shown, TaskWebhooks } from "./task-webhooks.ts";
-import { passWhole, refusalOfFailure, type Sent, type WholeCalls } from "./whole-calls.ts";
+import { passWhole, type Sent, type WholeCalls } from "./whole-calls.ts";
 
 /** The path of every family's tasks. */
 const taskPath = "/api/v1/task";
@@ -73,7 +73,6 @@ export interface TaskSteps {
   readonly gatewayHeaders: GatewayHeaders;
   readonly showsForeignTask: ShowsForeignTask;
   readonly calls: WholeCalls;
-  readonly limits: ForwardLimits;
   readonly mask: Mask;
   readonly tasks: TaskStore;
   readonly tracker: TaskTracker;
@@ -273,8 +272,7 @@ async function hold(
 const formType = /^\s*(?:application\/x-www-form-urlencoded|multipart\/form-data)/i;
 
 function forward(steps: TaskSteps, exchange: Exchange, { path, who }: Covered, body: Buffer): Promise<Sent> {
-  if (exchange.clientGone)
-    return Promise.resolve({ ok: false, failure: { kind: "stopped", reason: "client_left" }, sent: false });
+  if (exchange.clientGone) return Promise.resolve({ ok: false, failure: clientLeft, sent: false });
   const headers = steps.gatewayHeaders(exchange, who.caller);
   return steps.calls.send({
     method: exchange.method,
@@ -317,7 +315,7 @@ async function conclude(
     settleAs(covered.path.isFree && sent.ok && sent.head.status < 300 ? { kind: "notSent", reason: "free" } : outcome);
   if (creation.kind !== "created") {
     if (sent.ok) passOn(covered.shown);
-    else if (!exchange.clientGone) exchange.refuse(refusalOfFailure(sent.failure, steps.limits));
+    else if (!exchange.clientGone) exchange.refuse(failedCall(sent.failure, sent.sent).refusal);
     return settleWithoutTask(creation);
   }
   const record = begun(creation.record);
@@ -563,7 +561,7 @@ async function passAnswer(
     exchange,
   });
   if (!sent.ok) {
-    if (!exchange.clientGone) exchange.refuse(refusalOfFailure(sent.failure, steps.limits));
+    if (!exchange.clientGone) exchange.refuse(failedCall(sent.failure, sent.sent).refusal);
     return undefined;
   }
   if (sent.text !== undefined && (await steps.showsForeignTask(sent.text, { requestId: exchange.id, key }))) {
@@ -590,7 +588,7 @@ export function listTasks(steps: TaskSteps): Handler {
       exchange,
     });
     if (!sent.ok) {
-      if (!exchange.clientGone) exchange.refuse(refusalOfFailure(sent.failure, steps.limits));
+      if (!exchange.clientGone) exchange.refuse(failedCall(sent.failure, sent.sent).refusal);
       return notForwarded;
     }
     const { text } = sent;

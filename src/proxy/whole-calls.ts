@@ -1,11 +1,11 @@
-import type { Refusal } from "../core/refusals.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Exchange } from "../ports/exchange.ts";
 import type { Gateway, GatewayHead } from "../ports/gateway.ts";
 import { decoded, decodedBytesMax, isPlain } from "../wire/encoding.ts";
 import { answerHeaders } from "../wire/headers.ts";
-import { sendWhole, type Stopped, type WholeAnswer, type WholeCall } from "./fetch-whole.ts";
+import { sendWhole, type StoppedCall, type WholeAnswer, type WholeCall } from "./fetch-whole.ts";
 import type { ForwardLimits } from "./forward.ts";
+import { clientLeft, shutdown, timeLimit } from "./gateway-failure.ts";
 import { maskedHeaders, type Mask } from "./mask.ts";
 
 /** A request that passes through as it is, and whose answer is wanted whole before its client gets it. */
@@ -21,7 +21,7 @@ export interface WholeCallParams {
 /** Its answer, readable: `text` is the body as plain bytes, undefined where nobody can read it. */
 export type Sent = (
   | (Extract<WholeAnswer, { ok: true }> & { readonly text: Buffer | undefined })
-  | Extract<WholeAnswer | Stopped, { ok: false }>
+  | Extract<WholeAnswer | StoppedCall, { ok: false }>
 ) & { readonly sent: boolean };
 
 /** Sends requests whose answers are held whole. */
@@ -48,12 +48,12 @@ export function createWholeCalls(deps: {
   let stopped = false;
   return {
     async send({ exchange, ...request }) {
-      if (stopped) return { ok: false, failure: { kind: "stopped", reason: "shutdown" }, sent: false };
+      if (stopped) return { ok: false, failure: shutdown, sent: false };
       const call = sendWhole(gateway, { ...request, silenceMs: limits.silenceMs }, answerBytesMax);
-      const timer = clock.after(limits.wholeMs, () => call.stop("time_limit"));
+      const timer = clock.after(limits.wholeMs, () => call.stop(timeLimit(limits.wholeMs)));
       running.add(call);
       exchange?.onClientGone(() => {
-        if (!call.sent) call.stop("client_left");
+        if (!call.sent) call.stop(clientLeft);
       });
       const answer = await call.answer;
       timer.cancel();
@@ -65,7 +65,7 @@ export function createWholeCalls(deps: {
     },
     stopAll() {
       stopped = true;
-      for (const call of running) call.stop("shutdown");
+      for (const call of running) call.stop(shutdown);
     },
   };
 }
@@ -87,27 +87,4 @@ export function passWhole(
     return lower !== "content-length" && !(changed && lower === "content-encoding");
   });
   exchange.answer(head.status, headers, changed ? shown : bytes);
-}
-
-/** What the client is told where there is no answer to pass on. */
-export function refusalOfFailure(failure: Extract<Sent, { ok: false }>["failure"], limits: ForwardLimits): Refusal {
-  switch (failure.kind) {
-    case "redirect":
-      return { code: "gateway_redirect" };
-    case "silent":
-      return { code: "gateway_timeout", timeoutMs: failure.timeoutMs };
-    case "too_large":
-      return { code: "gateway_unreachable", message: "The gateway's answer is too large to be held." };
-    case "reset":
-      return {
-        code: "gateway_unreachable",
-        message: "The gateway broke the connection off before its answer was complete.",
-      };
-    case "unreachable":
-      return { code: "gateway_unreachable", message: "The gateway cannot be reached." };
-    case "stopped":
-      return failure.reason === "time_limit"
-        ? { code: "gateway_timeout", timeoutMs: limits.wholeMs }
-        : { code: "overloaded", message: "Farebox is shutting down." };
-  }
 }

@@ -1,0 +1,78 @@
+import type { Refusal } from "../core/refusals.ts";
+import type { GatewayFailure } from "../ports/gateway.ts";
+import type { Ending } from "./response.ts";
+
+/** A call to the gateway that gave no whole answer. `too_large`: more than Farebox holds. */
+export type WholeFailure =
+  | Exclude<GatewayFailure, { readonly kind: "silent" }>
+  | { readonly kind: "silent"; readonly timeoutMs: number }
+  | { readonly kind: "too_large" };
+
+/** A call that Farebox ended. `reason` is stored with the charge; `refusal` is for the client. */
+export interface Stopped {
+  readonly kind: "stopped";
+  readonly reason: string;
+  readonly refusal: Refusal;
+}
+
+export const clientLeft: Stopped = {
+  kind: "stopped",
+  reason: "client_left",
+  refusal: { code: "gateway_stream_broken", message: "The client left." },
+};
+
+export const shutdown: Stopped = {
+  kind: "stopped",
+  reason: "shutdown",
+  refusal: { code: "overloaded", message: "Farebox is shutting down." },
+};
+
+export function timeLimit(wholeMs: number): Stopped {
+  return { kind: "stopped", reason: "time_limit", refusal: { code: "gateway_timeout", timeoutMs: wholeMs } };
+}
+
+interface FailedCall {
+  readonly refusal: Refusal;
+  readonly ending: Extract<Ending, { readonly kind: "notSent" | "status" | "unknown" }>;
+}
+
+/**
+ * Returns how a failed call ends its charge, and the refusal for its client. The only switch over these failures.
+ * `isSent`: bytes of the request may have reached the gateway, which may then bill it.
+ */
+export function failedCall(failure: WholeFailure | Stopped, isSent: boolean): FailedCall {
+  switch (failure.kind) {
+    case "unreachable":
+      return {
+        refusal: { code: "gateway_unreachable", message: "The gateway cannot be reached." },
+        ending: { kind: "notSent", reason: "gateway_unreachable" },
+      };
+    case "redirect":
+      return { refusal: { code: "gateway_redirect" }, ending: { kind: "status", status: failure.status } };
+    case "reset":
+      return {
+        refusal: {
+          code: "gateway_unreachable",
+          message: "The gateway broke the connection off before its answer was complete.",
+        },
+        ending: { kind: "unknown", reason: "gateway_reset" },
+      };
+    case "silent":
+      return {
+        refusal: { code: "gateway_timeout", timeoutMs: failure.timeoutMs },
+        ending: isSent
+          ? { kind: "unknown", reason: "gateway_silent" }
+          : { kind: "notSent", reason: "gateway_unreachable" },
+      };
+    case "too_large":
+      return {
+        refusal: { code: "gateway_unreachable", message: "The gateway's answer is too large to be held." },
+        ending: { kind: "unknown", reason: "unreadable_answer" },
+      };
+    case "stopped":
+      return {
+        refusal: failure.refusal,
+        ending: { kind: isSent ? "unknown" : "notSent", reason: failure.reason },
+      };
+  }
+}
