@@ -33,7 +33,7 @@ export type CreatedAdmin = {
   readonly text: string;
 };
 
-/** What is wrong with a wish for an admin, as far as can be told without the store; null for nothing. */
+/** The fault of a new admin that is found without the store; null for none. */
 export function newAdminFault(input: NewAdmin): Failure | null {
   const parsed = parseInput(newAdminSchema, input);
   return parsed.ok ? null : parsed;

@@ -1,29 +1,31 @@
-import type { Budget } from "../core/budget.ts";
-import type { Key } from "../core/keys.ts";
+import { budgetObject, keyObject } from "../core/audit.ts";
+import { formatScope, parseScope, teamOfScope, type Budget, type Period, type Scope } from "../core/budget.ts";
+import { isoTime, isoTimeOrNull } from "../core/iso-time.ts";
+import { isLive, type Key } from "../core/keys.ts";
+import { changedLimits, noLimits, type Limits } from "../core/limits.ts";
+import { formatUsd, noMoney, parseUsd } from "../core/money.ts";
 import type { Team } from "../core/teams.ts";
 import type { Calendar } from "../ports/calendar.ts";
-import { surplus, wantedChanges } from "./apply-changes.ts";
-import { faultsOf, type PlanFault } from "./apply-faults.ts";
-import type { ApplyFile } from "./apply-file.ts";
-import { factsOf } from "./apply-facts.ts";
+import type { Path } from "../ports/yaml.ts";
+import type { ApplyFile, StatedBudget, StatedKey, StatedTeam } from "./apply-file.ts";
 import type { NewBudget } from "./budgets.ts";
-import type { KeyWish, NewKey } from "./keys.ts";
-import type { NewTeam, TeamWish } from "./teams.ts";
+import { lifetimeMsMax, type KeyUpdate, type NewKey } from "./keys.ts";
+import type { NewTeam, TeamUpdate } from "./teams.ts";
 
-/** What is there before anything is applied. */
+/** Teams, keys and budgets before anything is applied. */
 export interface Present {
   readonly teams: readonly Team[];
   readonly keys: readonly Key[];
   readonly budgets: readonly Budget[];
 }
 
-/** What is to be asked of a use case; its name is the one that the audit has for it. */
-export type Wish =
+/** The call of a use case that makes a change; `action` is its name in the audit. */
+export type Desired =
   | { readonly action: "teams.create"; readonly input: NewTeam }
-  | { readonly action: "teams.update"; readonly name: string; readonly input: TeamWish }
+  | { readonly action: "teams.update"; readonly name: string; readonly input: TeamUpdate }
   | { readonly action: "teams.delete"; readonly name: string }
   | { readonly action: "keys.create"; readonly input: NewKey }
-  | { readonly action: "keys.update"; readonly name: string; readonly input: KeyWish }
+  | { readonly action: "keys.update"; readonly name: string; readonly input: KeyUpdate }
   | { readonly action: "keys.revoke"; readonly name: string }
   | { readonly action: "budgets.set"; readonly input: NewBudget }
   | { readonly action: "budgets.remove"; readonly scope: string; readonly period: string };
@@ -31,11 +33,11 @@ export type Wish =
 /** One change, named as the audit names it. */
 export interface PlannedChange {
   readonly object: string;
-  /** Whether it makes the thing. */
+  /** True for a change that creates the thing. */
   readonly isNew: boolean;
-  /** What of the thing becomes different; of a new one, what is not the default. Empty where it goes. */
+  /** Fields that change; of a new thing, those that differ from the default. Empty for a removal. */
   readonly fields: readonly FieldChange[];
-  readonly wish: Wish;
+  readonly desired: Desired;
 }
 
 export interface FieldChange {
@@ -49,7 +51,7 @@ export type FieldValue = string | number | readonly string[] | null;
 export interface Plan {
   /** In the order in which they are to be made. */
   readonly changes: readonly PlannedChange[];
-  /** What is there and not in the file, and stays because nobody asked to prune. */
+  /** Removals that are not made because pruning was not asked for. */
   readonly kept: readonly PlannedChange[];
 }
 
@@ -57,25 +59,282 @@ export type Planning =
   | { readonly ok: true; readonly plan: Plan }
   | { readonly ok: false; readonly faults: readonly PlanFault[] };
 
-export interface PlanQuestion {
+interface PlanParams {
   readonly file: ApplyFile;
   readonly present: Present;
   readonly prune: boolean;
-  /** The instant of all changes, milliseconds since 1970 UTC. */
+  /** Instant of all changes, milliseconds since 1970 UTC. */
   readonly now: number;
-  /** Says when a day of `expires` begins. */
+  /** For the start of a day in `expires`. */
   readonly calendar: Calendar;
 }
 
-/** What it takes to make keys, teams and budgets what a sound file says. Changes nothing; a section that it lacks is left alone. */
-export function planOf(question: PlanQuestion): Planning {
-  const facts = factsOf(question);
-  const removals = surplus(facts);
-  const faults = faultsOf(facts, question.prune ? removals : []);
+/** Plans the changes that make teams, keys and budgets as the file says. A section that the file lacks is left alone. */
+export function planOf(params: PlanParams): Planning {
+  const comparison = compare(params);
+  const removals = surplusChanges(comparison);
+  const faults = faultsOf(comparison, params.prune ? removals : []);
   if (faults.length > 0) return { ok: false, faults };
-  const wanted = wantedChanges(facts);
+  const wanted = wantedChanges(comparison);
   return {
     ok: true,
-    plan: question.prune ? { changes: [...wanted, ...removals], kept: [] } : { changes: wanted, kept: removals },
+    plan: params.prune ? { changes: [...wanted, ...removals], kept: [] } : { changes: wanted, kept: removals },
   };
+}
+
+/** The file next to what there is, each thing with its counterpart. */
+interface Comparison {
+  readonly file: ApplyFile;
+  readonly present: Present;
+  readonly now: number;
+  readonly teams: readonly TeamPair[];
+  readonly keys: readonly KeyPair[];
+  readonly budgets: readonly BudgetPair[];
+  /** The key of this name, live or not. */
+  keyNamed(name: string): Key | undefined;
+  /** A budget under the name that the audit has for it. */
+  objectOf(budget: Budget): string;
+}
+
+interface TeamPair {
+  readonly name: string;
+  readonly stated: StatedTeam | null;
+  readonly there: Team | undefined;
+}
+
+interface KeyPair {
+  readonly name: string;
+  readonly stated: StatedKey | null;
+  readonly expiresAt: number | null;
+  readonly there: Key | undefined;
+}
+
+interface BudgetPair {
+  readonly stated: StatedBudget;
+  readonly object: string;
+  /** A key's scope names the key, since a new key has no id yet. */
+  readonly scope: Scope;
+  readonly there: Budget | undefined;
+}
+
+function compare({ file, present, now, calendar }: PlanParams): Comparison {
+  const keysByName = new Map(present.keys.map((key) => [key.name, key]));
+  const namesById = new Map(present.keys.map((key) => [key.id, key.name]));
+  const teamsByName = new Map(present.teams.map((team) => [team.name, team]));
+  const nameOf = (nameOrId: string) => namesById.get(nameOrId) ?? nameOrId;
+  const objectOf = (budget: { readonly scope: Scope; readonly period: Period }) => budgetObject(budget, nameOf);
+  const budgetsByObject = new Map(present.budgets.map((budget) => [objectOf(budget), budget]));
+  /** A day is its beginning in the time zone. */
+  const expiryOf = (expires: string) => (expires.includes("T") ? Date.parse(expires) : calendar.startOfDate(expires));
+  return {
+    file,
+    present,
+    now,
+    objectOf,
+    keyNamed: (name) => keysByName.get(name),
+    teams: Object.entries(file.teams ?? {}).map(([name, stated]) => ({ name, stated, there: teamsByName.get(name) })),
+    keys: Object.entries(file.keys ?? {}).map(([name, stated]) => {
+      const expiresAt = stated?.expires == null ? null : expiryOf(stated.expires);
+      return { name, stated, expiresAt, there: keysByName.get(name) };
+    }),
+    budgets: (file.budgets ?? []).map((stated) => {
+      const scope = statedScope(stated, nameOf);
+      const object = objectOf({ scope, period: stated.per });
+      return { stated, scope, object, there: budgetsByObject.get(object) };
+    }),
+  };
+}
+
+function statedScope({ scope: text }: StatedBudget, nameOf: (nameOrId: string) => string): Scope {
+  const scope = parseScope(text) ?? { kind: "all" };
+  return scope.kind === "key" ? { kind: "key", key: nameOf(scope.key) } : scope;
+}
+
+/** A part of the file that cannot be applied, with its path. */
+export interface PlanFault {
+  readonly path: Path;
+  readonly message: string;
+}
+
+/** Finds everything that would fail midway, before the first change. `removals`: those that pruning would make. */
+function faultsOf(comparison: Comparison, removals: readonly PlannedChange[]): PlanFault[] {
+  return [
+    ...comparison.keys.flatMap((pair) => keyFaults(pair, comparison)),
+    ...secondBudgets(comparison.budgets),
+    ...comparison.budgets.flatMap((pair, index) => budgetFaults(pair, ["budgets", index, "scope"], comparison)),
+    ...removals.flatMap(({ desired }) =>
+      desired.action === "teams.delete" ? teamInUse(desired.name, comparison) : [],
+    ),
+  ];
+}
+
+function keyFaults({ name, stated, expiresAt, there }: KeyPair, { file, now }: Comparison): PlanFault[] {
+  const path = ["keys", name];
+  if (there !== undefined && there.revokedAt !== null) {
+    return [
+      {
+        path,
+        message: `the key ${name} was revoked at ${isoTime(there.revokedAt)} for good; write another name, or take it out`,
+      },
+    ];
+  }
+  const faults = stated?.team == null ? [] : missingTeam(file, stated.team, [...path, "team"]);
+  // An expiry that stays may be over.
+  if (expiresAt === null || expiresAt === there?.expiresAt) return faults;
+  const message = expiryFault(expiresAt - now);
+  return message === null ? faults : [...faults, { path: [...path, "expires"], message }];
+}
+
+function expiryFault(lifetimeMs: number): string | null {
+  if (lifetimeMs > lifetimeMsMax) return '"expires": write a time within 100 years, or null for never';
+  return lifetimeMs > 0
+    ? null
+    : '"expires" is over already; write a time to come, or take the key out and --prune to revoke it';
+}
+
+/** A file that lists teams lists all of them, so a team that is missing is a mistake. */
+function missingTeam({ teams }: ApplyFile, team: string, path: Path): PlanFault[] {
+  if (teams === undefined || Object.hasOwn(teams, team)) return [];
+  return [{ path, message: `there is no team ${team} under "teams"; write one that is, or add it` }];
+}
+
+function secondBudgets(budgets: readonly BudgetPair[]): PlanFault[] {
+  const seen = new Set<string>();
+  return budgets.flatMap(({ object, stated }, index) => {
+    if (!seen.has(object)) {
+      seen.add(object);
+      return [];
+    }
+    return [
+      { path: ["budgets", index], message: `a second budget for ${stated.scope} per ${stated.per}; keep one of them` },
+    ];
+  });
+}
+
+function budgetFaults({ scope }: BudgetPair, path: Path, { file, keyNamed }: Comparison): PlanFault[] {
+  const team = teamOfScope(scope);
+  if (team !== null) return missingTeam(file, team, path);
+  if (scope.kind !== "key") return [];
+  if (file.keys !== undefined) {
+    if (Object.hasOwn(file.keys, scope.key)) return [];
+    return [{ path, message: `there is no key ${scope.key} under "keys"; write one that is, or add it` }];
+  }
+  if (keyNamed(scope.key)?.revokedAt === null) return [];
+  return [{ path, message: `there is no live key ${scope.key}; write one that is, or make it first` }];
+}
+
+/** A team that pruning would delete while something that the file leaves alone names it. */
+function teamInUse(name: string, { file, present, now, objectOf }: Comparison): PlanFault[] {
+  const key =
+    file.keys === undefined ? present.keys.find((each) => each.team === name && isLive(each, now)) : undefined;
+  const budget =
+    file.budgets === undefined ? present.budgets.find(({ scope }) => teamOfScope(scope) === name) : undefined;
+  const user = key === undefined ? budget && objectOf(budget) : keyObject(key);
+  if (user === undefined) return [];
+  const message = `team:${name} would be deleted, but ${user} names it, and the file leaves that alone; list the team, or what names it too`;
+  return [{ path: ["teams"], message }];
+}
+
+/** Creates and updates, in order: teams, keys, budgets. */
+function wantedChanges(comparison: Comparison): PlannedChange[] {
+  return [
+    ...comparison.teams.flatMap(teamChange),
+    ...comparison.keys.flatMap((pair) => keyChange(pair, comparison.now)),
+    ...comparison.budgets.flatMap(budgetChange),
+  ];
+}
+
+/** Removals of all that the file does not state, in reverse order: budgets, keys, teams. */
+function surplusChanges({ file, present, budgets, objectOf }: Comparison): PlannedChange[] {
+  const { keys, teams } = file;
+  const stated = new Set(budgets.map(({ object }) => object));
+  const oldBudgets =
+    file.budgets === undefined ? [] : present.budgets.filter((budget) => !stated.has(objectOf(budget)));
+  const oldKeys =
+    keys === undefined ? [] : present.keys.filter((key) => key.revokedAt === null && !Object.hasOwn(keys, key.name));
+  const oldTeams = teams === undefined ? [] : present.teams.filter(({ name }) => !Object.hasOwn(teams, name));
+  return [
+    ...oldBudgets.map((budget) =>
+      gone(objectOf(budget), { action: "budgets.remove", scope: formatScope(budget.scope), period: budget.period }),
+    ),
+    ...oldKeys.map((key) => gone(keyObject(key), { action: "keys.revoke", name: key.name })),
+    ...oldTeams.map(({ name }) => gone(`team:${name}`, { action: "teams.delete", name })),
+  ];
+}
+
+function teamChange({ name, stated, there }: TeamPair): PlannedChange[] {
+  const models = stated?.models ?? null;
+  const limits = limitsIn(stated);
+  const outputCap = stated?.output_cap ?? null;
+  const object = `team:${name}`;
+  const input = { models, limits, outputCap };
+  const after = { models, ...limits, output_cap: outputCap };
+  if (there === undefined) return [created(object, after, { action: "teams.create", input: { name, ...input } })];
+  const before = { models: there.models, ...there.limits, output_cap: there.outputCap };
+  return updated(object, before, after, { action: "teams.update", name, input });
+}
+
+function keyChange({ name, stated, expiresAt, there }: KeyPair, now: number): PlannedChange[] {
+  const desired = {
+    team: stated?.team ?? null,
+    models: stated?.models ?? null,
+    limits: limitsIn(stated),
+    outputCap: stated?.output_cap ?? null,
+  };
+  const lifetimeMs = expiresAt === null ? null : expiresAt - now;
+  const object = keyObject({ name });
+  const after = {
+    team: desired.team,
+    models: desired.models,
+    expires_at: isoTimeOrNull(expiresAt),
+    ...desired.limits,
+    output_cap: desired.outputCap,
+  };
+  if (there === undefined)
+    return [created(object, after, { action: "keys.create", input: { name, ...desired, lifetimeMs } })];
+  const before = {
+    team: there.team,
+    models: there.models,
+    expires_at: isoTimeOrNull(there.expiresAt),
+    ...there.limits,
+    output_cap: there.outputCap,
+  };
+  // An expiry that stays is not asked for: it may be over.
+  const expiry = expiresAt === there.expiresAt ? {} : { lifetimeMs };
+  return updated(object, before, after, { action: "keys.update", name, input: { ...desired, ...expiry } });
+}
+
+function budgetChange({ stated, scope, object, there }: BudgetPair): PlannedChange[] {
+  const mode = stated.mode ?? "hard";
+  const warnPercent = stated.warn == null ? null : Number(stated.warn.slice(0, -1));
+  const input: NewBudget = { scope: formatScope(scope), period: stated.per, limit: stated.limit, mode, warnPercent };
+  const after = { limit_usd: formatUsd(parseUsd(stated.limit) ?? noMoney), mode, warn_percent: warnPercent };
+  if (there === undefined) return [created(object, after, { action: "budgets.set", input })];
+  const before = { limit_usd: formatUsd(there.limit), mode: there.mode, warn_percent: there.warnPercent };
+  return updated(object, before, after, { action: "budgets.set", input });
+}
+
+function limitsIn(stated: StatedTeam | StatedKey | null): Limits {
+  return changedLimits(noLimits, stated?.limits);
+}
+
+type Fields = Readonly<Record<string, FieldValue>>;
+
+function created(object: string, after: Fields, desired: Desired): PlannedChange {
+  const fields = Object.entries(after).flatMap(([field, value]) =>
+    value === null ? [] : [{ field, before: null, after: value }],
+  );
+  return { object, isNew: true, fields, desired };
+}
+
+function updated(object: string, before: Fields, after: Fields, desired: Desired): PlannedChange[] {
+  const fields = Object.entries(after).flatMap(([field, value]) => {
+    const old = before[field] ?? null;
+    return JSON.stringify(old) === JSON.stringify(value) ? [] : [{ field, before: old, after: value }];
+  });
+  return fields.length === 0 ? [] : [{ object, isNew: false, fields, desired }];
+}
+
+function gone(object: string, desired: Desired): PlannedChange {
+  return { object, isNew: false, fields: [], desired };
 }

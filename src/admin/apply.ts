@@ -3,7 +3,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { Ledger } from "../ports/ledger.ts";
 import type { TeamStore } from "../ports/team-store.ts";
-import type { PlannedChange, Present, Wish } from "./apply-plan.ts";
+import type { PlannedChange, Present, Desired } from "./apply-plan.ts";
 import { removeBudget, setBudget } from "./budgets.ts";
 import { createKey, revokeKey, updateKey, type CreatedKey } from "./keys.ts";
 import type { Failure } from "./result.ts";
@@ -14,7 +14,7 @@ export interface ApplyTools {
   readonly keys: KeyStore;
   readonly teams: TeamStore;
   readonly clock: Clock;
-  /** Who makes the changes, for the audit. */
+  /** Author of the changes, for the audit. */
   readonly by: string;
 }
 
@@ -47,7 +47,7 @@ export async function applyChanges(
   const atOnce = { ...tools, clock: clockAt(at, tools.clock) };
   const made: PlannedChange[] = [];
   for (const change of changes) {
-    const result = await fulfil(atOnce, change.wish, onKey);
+    const result = await fulfil(atOnce, change.desired, onKey);
     if (!result.ok) return { made, failed: { change, message: result.message } };
     made.push(change);
   }
@@ -56,29 +56,29 @@ export async function applyChanges(
 
 async function fulfil(
   tools: ApplyTools,
-  wish: Wish,
+  desired: Desired,
   onKey: (created: CreatedKey) => Promise<void>,
 ): Promise<{ readonly ok: true } | Failure> {
-  switch (wish.action) {
+  switch (desired.action) {
     case "teams.create":
-      return createTeam(tools, wish.input);
+      return createTeam(tools, desired.input);
     case "teams.update":
-      return updateTeam(tools, wish.name, wish.input);
+      return updateTeam(tools, desired.name, desired.input);
     case "teams.delete":
-      return deleteTeam(tools, wish.name);
+      return deleteTeam(tools, desired.name);
     case "keys.create": {
-      const created = await createKey(tools, wish.input);
+      const created = await createKey(tools, desired.input);
       if (created.ok) await onKey(created);
       return created;
     }
     case "keys.update":
-      return updateKey(tools, wish.name, wish.input);
+      return updateKey(tools, desired.name, desired.input);
     case "keys.revoke":
-      return revokeKey(tools, wish.name);
+      return revokeKey(tools, desired.name);
     case "budgets.set":
-      return setBudget(tools, wish.input);
+      return setBudget(tools, desired.input);
     case "budgets.remove":
-      return removeBudget(tools, wish);
+      return removeBudget(tools, desired);
   }
 }
 

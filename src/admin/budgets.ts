@@ -61,7 +61,7 @@ export type BudgetSet = {
   readonly note: string | null;
 };
 
-/** What is wrong with a wish for a budget, as far as can be told without the store; null for nothing. */
+/** The fault of a new budget that is found without the store; null for none. */
 export function newBudgetFault(input: NewBudget): Failure | null {
   const parsed = parseInput(budgetSchema, input);
   if (!parsed.ok) return parsed;

@@ -8,7 +8,7 @@ import { askedKey } from "./keys.ts";
 import { failure, type Failure } from "./result.ts";
 
 /** Which charges are asked for. */
-export interface ChargeWish extends Pick<ChargeQuery, "limit"> {
+export interface ChargeListParams extends Pick<ChargeQuery, "limit"> {
   readonly state?: ChargeState | undefined;
   /** By name or id. */
   readonly key?: string | undefined;
@@ -30,9 +30,9 @@ interface ChargeTools {
 /** A page of charges, newest first. */
 export async function listCharges(
   { ledger, keys }: ChargeTools,
-  wish: ChargeWish,
+  params: ChargeListParams,
 ): Promise<{ readonly ok: true; readonly page: ChargePage } | Failure> {
-  const { key: asked, model, state, since, until, tag: tagText, limit, cursor } = wish;
+  const { key: asked, model, state, since, until, tag: tagText, limit, cursor } = params;
   const found = await askedKey(keys, asked);
   if (!found.ok) return found;
   const { key } = found;

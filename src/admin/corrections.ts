@@ -39,7 +39,7 @@ export interface CorrectionTools {
   readonly clock: Clock;
 }
 
-/** What is wrong with a wish for a correction, as far as can be told without the store; null for nothing. */
+/** The fault of a correction that is found without the store; null for none. */
 export function newCorrectionFault(input: NewCorrection): Failure | null {
   const parsed = parseInput(correctionSchema, input);
   return parsed.ok ? null : parsed;

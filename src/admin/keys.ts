@@ -59,7 +59,7 @@ const base32 = "abcdefghijklmnopqrstuvwxyz234567";
 const idLength = 12;
 const secretBytes = 32;
 
-/** What is wrong with a wish for a key, as far as can be told without the store; null for nothing. */
+/** The fault of a new key that is found without the store; null for none. */
 export function newKeyFault(input: NewKey): Failure | null {
   const parsed = parseInput(newKeySchema, input);
   return parsed.ok ? null : parsed;
@@ -132,16 +132,16 @@ export const keyChangeSchema = z.strictObject({
   outputCap: outputCapSchema.optional(),
 });
 
-export type KeyWish = z.input<typeof keyChangeSchema>;
+export type KeyUpdate = z.input<typeof keyChangeSchema>;
 
-/** What is wrong with a wish for a change, as far as can be told without the store; null for nothing. */
-export function keyChangeFault(input: KeyWish): Failure | null {
+/** The fault of a change that is found without the store; null for none. */
+export function keyChangeFault(input: KeyUpdate): Failure | null {
   const parsed = parseChange(keyChangeSchema, input);
   return parsed.ok ? null : parsed;
 }
 
 /** Changes what the input names; a running proxy heeds it with the key's next request. A revoked key stays as it is. */
-export async function updateKey(tools: KeyTools, nameOrId: string, input: KeyWish): Promise<KeyChanged | Failure> {
+export async function updateKey(tools: KeyTools, nameOrId: string, input: KeyUpdate): Promise<KeyChanged | Failure> {
   const parsed = parseChange(keyChangeSchema, input);
   if (!parsed.ok) return parsed;
   const key = await tools.keys.find(nameOrId);

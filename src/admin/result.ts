@@ -31,7 +31,7 @@ export function parseInput<S extends z.ZodType>(
   return failure("invalid", field === "" ? (issue?.message ?? "malformed input") : `${field} ${issue?.message}`);
 }
 
-/** As `parseInput`, for a wish that changes something: one that names nothing to change fails too. */
+/** As `parseInput`, for a change: one that names nothing to change fails too. */
 export function parseChange<S extends z.ZodType>(
   schema: S,
   input: unknown,

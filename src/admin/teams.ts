@@ -32,7 +32,7 @@ export const teamChangeSchema = z.strictObject({
   outputCap: outputCapSchema.optional(),
 });
 
-export type TeamWish = z.input<typeof teamChangeSchema>;
+export type TeamUpdate = z.input<typeof teamChangeSchema>;
 
 /** A team that was made, changed or deleted: what it was before, and what it is; null where it is not there. */
 export interface TeamChanged<Before = Team, After = Team> {
@@ -41,7 +41,7 @@ export interface TeamChanged<Before = Team, After = Team> {
   readonly team: After;
 }
 
-/** What is wrong with a wish for a team, as far as can be told without the store; null for nothing. */
+/** The fault of a new team that is found without the store; null for none. */
 export function newTeamFault(input: NewTeam): Failure | null {
   const parsed = parseInput(newTeamSchema, input);
   return parsed.ok ? null : parsed;
@@ -72,8 +72,8 @@ export async function showTeam(
   return team === undefined ? noSuchTeam(teams, name) : { ok: true, team };
 }
 
-/** What is wrong with a wish for a change, as far as can be told without the store; null for nothing. */
-export function teamChangeFault(input: TeamWish): Failure | null {
+/** The fault of a change that is found without the store; null for none. */
+export function teamChangeFault(input: TeamUpdate): Failure | null {
   const parsed = parseChange(teamChangeSchema, input);
   return parsed.ok ? null : parsed;
 }
@@ -82,7 +82,7 @@ export function teamChangeFault(input: TeamWish): Failure | null {
 export async function updateTeam(
   { teams, clock, by }: TeamTools,
   name: string,
-  input: TeamWish,
+  input: TeamUpdate,
 ): Promise<TeamChanged | Failure> {
   const parsed = parseChange(teamChangeSchema, input);
   if (!parsed.ok) return parsed;

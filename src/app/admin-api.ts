@@ -5,7 +5,7 @@ import type { Calendar } from "../ports/calendar.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Account } from "../proxy/account.ts";
-import type { HealthFacts } from "../reporting/health.ts";
+import type { ProcessHealth } from "../reporting/health.ts";
 import type { SpendMemory } from "../reporting/spend-memory.ts";
 import type { Store } from "../store/store.ts";
 
@@ -20,10 +20,10 @@ export function adminApi(
     readonly accountTtlMs: number;
     readonly version: string;
     readonly memory: SpendMemory;
-    readonly process: HealthFacts;
+    readonly process: ProcessHealth;
   },
 ): readonly Route[] {
-  const { store, calendar, clock, catalogue, accountTtlMs, gate, desk, memory, process } = parts;
+  const { store, calendar, clock, catalogue, accountTtlMs, gate, dashboardSessions, memory, process } = parts;
   const { ledger, keys, teams, samples, audit, outbox, tasks } = store;
   const latest = store.figures.ledger;
   const account = async () => {
@@ -45,7 +45,7 @@ export function adminApi(
     account,
     accountTtlMs,
     gate,
-    desk,
+    dashboardSessions,
     memory,
     process,
   });

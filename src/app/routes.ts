@@ -3,7 +3,7 @@ import type { Settings } from "../config/settings.ts";
 import type { Task } from "../core/tasks.ts";
 import { dashboardRoutes } from "../http/dashboard/files.ts";
 import { sessionRoutes } from "../http/dashboard/session-routes.ts";
-import { createSessionDesk } from "../http/dashboard/signed-in.ts";
+import { createDashboardSessions } from "../http/dashboard/signed-in.ts";
 import type { Route } from "../http/http-app.ts";
 import { healthz, metricsPage, readyz, type Readiness } from "../http/operations.ts";
 import { runSessionRoutes } from "../http/run-sessions.ts";
@@ -24,7 +24,7 @@ import type { TaskOwner } from "../proxy/task-ownership.ts";
 import { createMask } from "../proxy/mask.ts";
 import type { RequestSteps } from "../proxy/metered-request.ts";
 import { createLimiter, type ProcessLimiter, type PeerUsage } from "../proxy/process-limiter.ts";
-import type { GatewayHealth, HealthFacts } from "../reporting/health.ts";
+import type { GatewayHealth, ProcessHealth } from "../reporting/health.ts";
 import { newestReview } from "../reporting/price-review.ts";
 import type { SpendMemory } from "../reporting/spend-memory.ts";
 import type { Store } from "../store/store.ts";
@@ -105,7 +105,7 @@ export function buildRoutes(settings: Settings, parts: RouteDeps): BuiltRoutes {
     settingsToken: settings.access.adminToken?.reveal() ?? null,
     onFailure: (why) => events.adminFailed(why),
   });
-  const desk = createSessionDesk({ gate, keyring, clock });
+  const dashboardSessions = createDashboardSessions({ gate, keyring, clock });
   const account = createAccount({
     gateway,
     clock,
@@ -114,7 +114,7 @@ export function buildRoutes(settings: Settings, parts: RouteDeps): BuiltRoutes {
     silenceMs: settings.gateway.silenceMs,
   });
   let draining = false;
-  const healthFacts: HealthFacts = {
+  const healthFacts: ProcessHealth = {
     version: parts.version,
     startedAt: parts.startedAt,
     gateway: parts.gatewayHealth,
@@ -176,7 +176,7 @@ export function buildRoutes(settings: Settings, parts: RouteDeps): BuiltRoutes {
       handler: accountInfo({ authenticate, account, clock, mask, view: settings.access.accountInfo }),
     },
     ...selfServiceRoutes({
-      authenticate: desk.own(authenticate),
+      authenticate: dashboardSessions.own(authenticate),
       limiter,
       ledger,
       latest: store.figures.ledger,
@@ -201,13 +201,13 @@ export function buildRoutes(settings: Settings, parts: RouteDeps): BuiltRoutes {
       catalogue,
       account,
       gate,
-      desk,
+      dashboardSessions,
       accountTtlMs: settings.balance.ttlMs,
       version: parts.version,
       memory: parts.memory,
       process: healthFacts,
     }),
-    ...sessionRoutes({ desk, clock, timeZone: parts.calendar.timeZone, version: parts.version }),
+    ...sessionRoutes({ sessions: dashboardSessions, clock, timeZone: parts.calendar.timeZone, version: parts.version }),
     ...dashboardRoutes({ folder: dashboardFolder }),
     { method: "get", path: "/healthz", handler: healthz },
     { method: "get", path: "/readyz", handler: readyz(readiness) },

@@ -138,7 +138,7 @@ async function carryOut(
   { plan, at }: { readonly plan: Plan; readonly at: number },
   options: ApplyOptions,
 ): Promise<ExitCode> {
-  const makesKeys = plan.changes.some(({ wish }) => wish.action === "keys.create");
+  const makesKeys = plan.changes.some(({ desired }) => desired.action === "keys.create");
   if (!options.json) for (const line of [...planLines(plan), sumOf(plan)]) note(io, line);
   const keys: NewKey[] = [];
   const out = await keysGoTo(makesKeys ? options.keysOut : undefined, (line) => {
@@ -200,9 +200,9 @@ function planJson({ changes, kept }: Plan) {
 }
 
 /** Action and object under the names that `audit` has for them. */
-function changeJson({ wish, object, fields }: PlannedChange) {
+function changeJson({ desired, object, fields }: PlannedChange) {
   const changes = Object.fromEntries(fields.map(({ field, before, after }) => [field, { before, after }]));
-  return { action: wish.action, object, changes };
+  return { action: desired.action, object, changes };
 }
 
 function planLines({ changes, kept }: Plan): string[] {
@@ -231,8 +231,8 @@ function shown(value: PlannedChange["fields"][number]["after"]): string {
   return typeof value === "object" ? value.join(",") : String(value);
 }
 
-function verbOf({ wish, isNew }: PlannedChange): string {
-  switch (wish.action) {
+function verbOf({ desired, isNew }: PlannedChange): string {
+  switch (desired.action) {
     case "teams.create":
     case "keys.create":
       return "create";

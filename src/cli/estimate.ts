@@ -6,7 +6,7 @@ import type { Catalogue } from "../ports/catalogue.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import { basisOf, underCap } from "../proxy/output-limit.ts";
 import { createPricer } from "../proxy/price.ts";
-import { estimate, type Estimate, type EstimateTools, type EstimateWish } from "../reporting/estimate.ts";
+import { estimate, type Estimate, type EstimateTools, type EstimateParams } from "../reporting/estimate.ts";
 import { readEstimateRequest } from "../reporting/estimate-request.ts";
 import { readChatRequest } from "../wire/chat-request.ts";
 import { chatCompletions } from "../wire/endpoints/chat-completions.ts";
@@ -71,7 +71,7 @@ export function registerEstimate(program: Command, context: CliContext): void {
 }
 
 type WishResult =
-  | { readonly ok: true; readonly wish: EstimateWish }
+  | { readonly ok: true; readonly wish: EstimateParams }
   | { readonly ok: false; readonly problem: string; readonly code: ExitCode };
 
 async function wishOf(options: EstimateOptions, readStdin: () => Promise<Buffer>): Promise<WishResult> {

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { keyChangeFault, rotateKey, updateKey, type KeyWish } from "../admin/keys.ts";
+import { keyChangeFault, rotateKey, updateKey, type KeyUpdate } from "../admin/keys.ts";
 import { keyJson, rotatedKeyJson } from "../reporting/keys.ts";
 import { newLifetimeArgument, overlapArgument } from "./arguments.ts";
 import { changedBy, storeSettings, withStore, type CliContext } from "./context.ts";
@@ -36,7 +36,7 @@ export function registerKeyUpdate(keys: Command, context: CliContext): void {
   );
   command.action(
     context.run(async (nameOrId: string, { json, team, expires, ...options }: UpdateOptions) => {
-      const wish: KeyWish = {
+      const wish: KeyUpdate = {
         ...limitWish(options),
         team: team === false ? null : team,
         lifetimeMs: expires === "never" ? null : expires,

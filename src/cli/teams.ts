@@ -9,7 +9,7 @@ import {
   teamChangeFault,
   updateTeam,
   type NewTeam,
-  type TeamWish,
+  type TeamUpdate,
 } from "../admin/teams.ts";
 import { teamFacts } from "../core/audit.ts";
 import { changedBy, storeSettings, withStore, type CliContext } from "./context.ts";
@@ -128,7 +128,7 @@ function registerUpdate(teams: Command, context: CliContext): void {
   example(command, "farebox teams update research --rpm 1200 --parallel none");
   command.action(
     context.run(async (name: string, { json, ...options }: WishOptions) => {
-      const wish: TeamWish = limitWish(options);
+      const wish: TeamUpdate = limitWish(options);
       const fault = teamChangeFault(wish);
       if (fault !== null) return fail(io, fault.message);
       return await withStore(context, command, "change", async (store) => {

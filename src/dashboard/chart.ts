@@ -60,14 +60,14 @@ export function bandsOf({ by, rows, other }: Series): Band[] {
   ];
 }
 
-interface ChartParts {
+interface ChartProps {
   readonly series: Series;
   readonly total: Usd;
   readonly timeZone: string;
 }
 
 /** Spend over time, stacked; with a legend and the same figures as a table. */
-export function SpendChart({ series: read, total, timeZone }: ChartParts): View {
+export function SpendChart({ series: read, total, timeZone }: ChartProps): View {
   // What is read anew is mostly the same: it is drawn once, and whoever points at it is not disturbed.
   const series = useMemo(() => read, [JSON.stringify(read)]);
   const bands = useMemo(() => bandsOf(series), [series]);
@@ -132,7 +132,7 @@ function asTable({ starts, bucket }: Series, bands: readonly Band[], labelOf: (a
   );
 }
 
-interface PlotParts {
+interface PlotProps {
   readonly series: Series;
   readonly bands: readonly Band[];
   readonly marked: number | null;
@@ -140,7 +140,7 @@ interface PlotParts {
   readonly timeZone: string;
 }
 
-function Plot({ series, bands, marked, labelOf, timeZone }: PlotParts): View {
+function Plot({ series, bands, marked, labelOf, timeZone }: PlotProps): View {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [at, setAt] = useState<number | null>(null);

@@ -31,7 +31,6 @@ export type Usd = string;
 export type Iso = string;
 
 export type Series = OverviewJson["series"];
-export type SeriesRow = Omit<Series["rows"][number], "name">;
 export type Spender = OverviewJson["top"]["models"][number] & Partial<OverviewJson["top"]["keys"][number]>;
 export type Source = NonNullable<ChargeDetailsJson["source"]>;
 export type Item = ChargeDetailsJson["items"][number];
@@ -45,4 +44,3 @@ export const spans: readonly SpanName[] = ["24h", "7d", "30d", "90d"];
 export type Grouping = Series["by"];
 export const groupings: readonly Grouping[] = ["model", "key", "team", "group"];
 export type Period = StandingJson["period"];
-export const periods: readonly Period[] = ["total", "1h", "1d", "1w", "1mo"];

@@ -44,7 +44,7 @@ export function link(address: string, text: Children, name?: string): View {
   return a({ href: address, class: name ?? "link", onClick: follow }, text);
 }
 
-interface CardParts {
+interface CardProps {
   readonly title: Children;
   readonly hint?: Children;
   readonly actions?: Children;
@@ -53,7 +53,7 @@ interface CardParts {
 }
 
 /** A part of a view under a heading of its own. */
-export function Card({ title, hint, actions, class: name, children }: CardParts): View {
+export function Card({ title, hint, actions, class: name, children }: CardProps): View {
   return section(
     { class: classes("card", name) },
     header(
@@ -178,7 +178,7 @@ export function snippet(text: string, what: string): View {
   return div({ class: "snippet" }, pre({ tabIndex: 0 }, code(null, text)), h(CopyButton, { text, label: what }));
 }
 
-interface DialogParts {
+interface DialogProps {
   readonly title: string;
   readonly kind?: "drawer" | "box";
   readonly onClosed: () => void;
@@ -187,7 +187,7 @@ interface DialogParts {
 }
 
 /** The browser's own dialog: it keeps the focus inside, gives it back, and closes with Escape. */
-export function Dialog({ title, kind = "box", onClosed, body }: DialogParts): View {
+export function Dialog({ title, kind = "box", onClosed, body }: DialogProps): View {
   const place = useRef<HTMLDialogElement>(null);
   useEffect(() => place.current?.showModal(), []);
   const close = () => place.current?.close();

@@ -9,7 +9,7 @@ import { isLocalRequest } from "./origins.ts";
 import { TickWriter } from "./tick-writer.ts";
 
 /** What an exchange is told when it is made. */
-export interface ExchangeFacts {
+export interface ExchangeParams {
   readonly id: string;
   readonly startedAt: number;
   readonly path: string;
@@ -27,7 +27,7 @@ export interface ExchangeFacts {
 export class HttpExchange implements Exchange {
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
-  readonly #facts: ExchangeFacts;
+  readonly #facts: ExchangeParams;
   /** Only an answer that is passed on in pieces has one. */
   #writer: TickWriter | undefined;
   #onClientGone: (() => void) | undefined;
@@ -37,7 +37,7 @@ export class HttpExchange implements Exchange {
   #status: number | null = null;
   #replaced: { readonly prefix: string; readonly headers: () => HeaderList } | null = null;
 
-  constructor(request: IncomingMessage, response: ServerResponse, facts: ExchangeFacts) {
+  constructor(request: IncomingMessage, response: ServerResponse, facts: ExchangeParams) {
     this.#request = request;
     this.#response = response;
     this.#facts = facts;

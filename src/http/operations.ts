@@ -46,7 +46,7 @@ export function readyz(readiness: () => Promise<Readiness>): Handler {
 }
 
 /** `GET /metrics`: for the bearer of the token; without a token for this machine only. */
-export function metricsPage(parts: {
+export function metricsPage(deps: {
   readonly token: string | null;
   readonly scrape: (
     format: "prometheus" | "openmetrics",
@@ -54,15 +54,15 @@ export function metricsPage(parts: {
 }): Handler {
   return async (exchange) => {
     const bearer = /^Bearer\s+(\S+)\s*$/i.exec(exchange.header("authorization") ?? "")?.[1];
-    if (parts.token === null && !exchange.isLocal)
+    if (deps.token === null && !exchange.isLocal)
       return refuse(exchange, { code: "not_found", message: "There is no such path." });
-    if (parts.token !== null && (bearer === undefined || !sameText(bearer, parts.token))) {
+    if (deps.token !== null && (bearer === undefined || !sameText(bearer, deps.token))) {
       return refuse(exchange, {
         code: "invalid_api_key",
         message: "The metrics need their token: 'Authorization: Bearer <FAREBOX_METRICS_TOKEN>'.",
       });
     }
-    const { contentType, text } = await parts.scrape(
+    const { contentType, text } = await deps.scrape(
       takesOpenMetrics(exchange.header("accept") ?? "") ? "openmetrics" : "prometheus",
     );
     exchange.answer(

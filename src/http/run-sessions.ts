@@ -12,7 +12,7 @@ import { sessionJson } from "../reporting/run-session.ts";
 import { readFields, readJsonBody } from "./admin/input.ts";
 import type { Route } from "./http-app.ts";
 
-export interface RunSessionParts {
+export interface RunSessionDeps {
   readonly authenticate: Authenticate;
   readonly keyring: Pick<Keyring, "sessionOf">;
   readonly sessions: RunSessions;
@@ -29,28 +29,28 @@ const path = "/v1/farebox/sessions";
 const bodyBytesMax = 64 * 1024;
 
 /** Sessions of `farebox run`: a key begins them, the key or the session's credential shows and ends them. */
-export function runSessionRoutes(parts: RunSessionParts): readonly Route[] {
+export function runSessionRoutes(deps: RunSessionDeps): readonly Route[] {
   return [
-    { method: "post", path, handler: begin(parts) },
-    { method: "get", path: `${path}/:id`, handler: show(parts) },
-    { method: "delete", path: `${path}/:id`, handler: end(parts) },
+    { method: "post", path, handler: begin(deps) },
+    { method: "get", path: `${path}/:id`, handler: show(deps) },
+    { method: "delete", path: `${path}/:id`, handler: end(deps) },
   ];
 }
 
-function begin({ authenticate, sessions, clock }: RunSessionParts): Handler {
+function begin({ authenticate, sessions, clock }: RunSessionDeps): Handler {
   return withKey(authenticate, async (exchange, { key, session }) => {
     if (session !== undefined) return refuse(exchange, ofSession);
     if (key === null) return refuse(exchange, withoutKey);
     const read = await exchange.readBody(bodyBytesMax);
     if (!read.ok) return read.refusal === null ? notForwarded : refuse(exchange, read.refusal);
-    const wish =
+    const input =
       read.bytes.length === 0
         ? readFields(newSessionSchema, {}, "body")
         : readJsonBody(read.bytes, exchange.header("content-type"), newSessionSchema);
     read.release();
-    if (!wish.ok) return refuse(exchange, wish.refusal);
+    if (!input.ok) return refuse(exchange, input.refusal);
     const tools: RunSessionTools = { sessions, clock };
-    const begun = await beginSession(tools, key, wish.value as NewSession, null);
+    const begun = await beginSession(tools, key, input.value as NewSession, null);
     if (!begun.ok) return refuse(exchange, { code: "conflict", message: `${begun.message}.` });
     const { id, expiresAt } = begun.session;
     const answer = { id, api_key: begun.credential, key: key.name, expires_at: isoTime(expiresAt) };
@@ -59,19 +59,19 @@ function begin({ authenticate, sessions, clock }: RunSessionParts): Handler {
   });
 }
 
-function show(parts: RunSessionParts): Handler {
-  return ownSession(parts, (exchange, session) => answerSums(parts, exchange, session));
+function show(deps: RunSessionDeps): Handler {
+  return ownSession(deps, (exchange, session) => answerSums(deps, exchange, session));
 }
 
 /** Ends it, once; a repeat is answered as the first. */
-function end(parts: RunSessionParts): Handler {
-  return ownSession(parts, async (exchange, session) => {
-    const ended = (await parts.sessions.end(session.id, parts.clock.now())) ?? session;
-    return answerSums(parts, exchange, ended);
+function end(deps: RunSessionDeps): Handler {
+  return ownSession(deps, async (exchange, session) => {
+    const ended = (await deps.sessions.end(session.id, deps.clock.now())) ?? session;
+    return answerSums(deps, exchange, ended);
   });
 }
 
-async function answerSums({ keys, latest, clock }: RunSessionParts, exchange: Exchange, session: RunSession) {
+async function answerSums({ keys, latest, clock }: RunSessionDeps, exchange: Exchange, session: RunSession) {
   const name = (await keys.findById(session.key))?.name ?? session.key;
   exchange.answer(200, json, JSON.stringify(await sessionJson(latest, session, name, clock.now())));
   return notForwarded;
@@ -79,7 +79,7 @@ async function answerSums({ keys, latest, clock }: RunSessionParts, exchange: Ex
 
 /** The session that the path names, for its key and for its own credential, which may be over by now. */
 function ownSession(
-  { authenticate, keyring, sessions }: RunSessionParts,
+  { authenticate, keyring, sessions }: RunSessionDeps,
   handle: (exchange: Exchange, session: RunSession) => Promise<Summary>,
 ): Handler {
   return async (exchange) => {

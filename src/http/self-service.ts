@@ -17,7 +17,7 @@ import { readQuery } from "./admin/input.ts";
 import { liveQuery, overviewQuery } from "./admin/overview-queries.ts";
 import type { Route } from "./http-app.ts";
 
-export interface SelfServiceParts {
+export interface SelfServiceDeps {
   readonly authenticate: Authenticate;
   readonly limiter: Limiter;
   readonly ledger: Ledger;
@@ -37,17 +37,17 @@ const json: HeaderList = [
 ];
 
 /** What a key is told of itself, with the key itself. */
-export function selfServiceRoutes(parts: SelfServiceParts): readonly Route[] {
+export function selfServiceRoutes(deps: SelfServiceDeps): readonly Route[] {
   return [
-    { method: "get", path: "/v1/farebox/me", handler: me(parts) },
-    { method: "get", path: "/v1/farebox/overview", handler: overview(parts) },
-    { method: "get", path: "/v1/farebox/requests/live", handler: live(parts) },
-    { method: "get", path: "/v1/farebox/charges", handler: listCharges(parts) },
-    { method: "get", path: "/v1/farebox/charges/:id", handler: showCharge(parts) },
+    { method: "get", path: "/v1/farebox/me", handler: me(deps) },
+    { method: "get", path: "/v1/farebox/overview", handler: overview(deps) },
+    { method: "get", path: "/v1/farebox/requests/live", handler: live(deps) },
+    { method: "get", path: "/v1/farebox/charges", handler: listCharges(deps) },
+    { method: "get", path: "/v1/farebox/charges/:id", handler: showCharge(deps) },
   ];
 }
 
-function me({ authenticate, limiter, ledger, latest, clock, outputCap }: SelfServiceParts): Handler {
+function me({ authenticate, limiter, ledger, latest, clock, outputCap }: SelfServiceDeps): Handler {
   return withKey(authenticate, async (exchange, who) => {
     if (exchange.query !== "") return refuseAnyQuery(exchange);
     return answerJson(
@@ -61,14 +61,14 @@ const ownOverviewQuery = overviewQuery.extend({
   by: z.enum(["model", "group"], "must be model or group").default("model"),
 });
 
-function overview({ authenticate, latest, keys, memory, calendar, clock }: SelfServiceParts): Handler {
+function overview({ authenticate, latest, keys, memory, calendar, clock }: SelfServiceDeps): Handler {
   return withKey(authenticate, async (exchange, { caller }) => {
     const query = readQuery(exchange.query, ownOverviewQuery);
     if (!query.ok) return refuse(exchange, query.refusal);
-    const wish = query.value as z.output<typeof ownOverviewQuery>;
+    const params = query.value as z.output<typeof ownOverviewQuery>;
     const found = await runOverview(
       { ledger: latest, memory, keys, calendar },
-      { ...wish, now: clock.now(), key: caller.key },
+      { ...params, now: clock.now(), key: caller.key },
     );
     const { now, time_zone, today, month, forecast, ...rest } = found;
     // The account is not a key's to see.
@@ -78,12 +78,12 @@ function overview({ authenticate, latest, keys, memory, calendar, clock }: SelfS
 
 const ownLiveQuery = liveQuery.omit({ key: true, team: true });
 
-function live({ authenticate, latest }: SelfServiceParts): Handler {
+function live({ authenticate, latest }: SelfServiceDeps): Handler {
   return withKey(authenticate, async (exchange, { key, caller }) => {
     const query = readQuery(exchange.query, ownLiveQuery);
     if (!query.ok) return refuse(exchange, query.refusal);
-    const wish = query.value as z.output<typeof ownLiveQuery>;
-    const asked = recentQueryOf(wish);
+    const params = query.value as z.output<typeof ownLiveQuery>;
+    const asked = recentQueryOf(params);
     if (asked === null)
       return refuse(exchange, {
         code: "invalid_request",
@@ -94,7 +94,7 @@ function live({ authenticate, latest }: SelfServiceParts): Handler {
   });
 }
 
-function listCharges({ authenticate, ledger, calendar, clock }: SelfServiceParts): Handler {
+function listCharges({ authenticate, ledger, calendar, clock }: SelfServiceDeps): Handler {
   return withKey(authenticate, async (exchange, { key }) => {
     const found = await ownCharges({ ledger, key }, new URLSearchParams(exchange.query), {
       now: clock.now(),
@@ -106,7 +106,7 @@ function listCharges({ authenticate, ledger, calendar, clock }: SelfServiceParts
   });
 }
 
-function showCharge({ authenticate, ledger }: SelfServiceParts): Handler {
+function showCharge({ authenticate, ledger }: SelfServiceDeps): Handler {
   return withKey(authenticate, async (exchange, { key }) => {
     if (exchange.query !== "") return refuseAnyQuery(exchange);
     const id = decodeURIComponent(exchange.path.slice("/v1/farebox/charges/".length));

@@ -8,7 +8,7 @@ import type { TokenCounter } from "../ports/token-counter.ts";
 import { outputPart, promptParts, tokensOf, worse, type Known, type Part } from "./estimate-parts.ts";
 import type { ModelRequest } from "../wire/model-request.ts";
 
-export interface EstimateWish {
+export interface EstimateParams {
   /** An id or an alias. */
   readonly model: string;
   readonly given: { readonly request: ModelRequest; readonly body: Buffer } | null;
@@ -71,22 +71,22 @@ export type EstimateResult =
   | { readonly ok: false; readonly problem: "unknown_model" | "no_price" };
 
 /** What a request would cost, item by item, before it is sent. */
-export async function estimate(tools: EstimateTools, wish: EstimateWish): Promise<EstimateResult> {
-  const model = tools.catalogue.find(wish.model, tools.at);
+export async function estimate(tools: EstimateTools, params: EstimateParams): Promise<EstimateResult> {
+  const model = tools.catalogue.find(params.model, tools.at);
   if (model === undefined) return { ok: false, problem: "unknown_model" };
   if (model.price === null) return { ok: false, problem: "no_price" };
   const { version } = model.price;
-  const prompt = await promptOf(tools, model, wish);
-  const request = wish.given?.request ?? null;
+  const prompt = await promptOf(tools, model, params);
+  const request = params.given?.request ?? null;
   const output: Part =
-    wish.outputTokens === null
+    params.outputTokens === null
       ? outputPart(model, version, tokensOf(prompt), request)
-      : { class: "output", tokens: wish.outputTokens, known: "exact", why: "as given" };
+      : { class: "output", tokens: params.outputTokens, known: "exact", why: "as given" };
   const parts = [...prompt, output];
   const tokens = tokensOf(parts);
   const cost = costOf(version, tokens);
   const items = itemise(version, tokens).map((item) => itemJson(item, parts));
-  const { unbounded, ...holds } = await holdsOf(tools, model, version, wish);
+  const { unbounded, ...holds } = await holdsOf(tools, model, version, params);
   const isPlain =
     unbounded.length === 0 &&
     (request?.fields.doubts ?? []).length === 0 &&
@@ -108,15 +108,16 @@ export async function estimate(tools: EstimateTools, wish: EstimateWish): Promis
   };
 }
 
-async function promptOf({ tokens }: EstimateTools, model: CatalogueModel, wish: EstimateWish): Promise<Part[]> {
-  if (wish.inputTokens !== null) return [{ class: "input", tokens: wish.inputTokens, known: "exact", why: "as given" }];
-  if (wish.given !== null) return promptParts(tokens, model, wish.given);
+async function promptOf({ tokens }: EstimateTools, model: CatalogueModel, params: EstimateParams): Promise<Part[]> {
+  if (params.inputTokens !== null)
+    return [{ class: "input", tokens: params.inputTokens, known: "exact", why: "as given" }];
+  if (params.given !== null) return promptParts(tokens, model, params.given);
   return [
     { class: "input", tokens: model.contextTokens, known: "bound", why: "no request was given: the whole context" },
   ];
 }
 
-async function holdsOf(tools: EstimateTools, model: CatalogueModel, version: PriceVersion, { given }: EstimateWish) {
+async function holdsOf(tools: EstimateTools, model: CatalogueModel, version: PriceVersion, { given }: EstimateParams) {
   if (given === null) {
     const bound = { promptTokens: model.contextTokens, outputTokens: model.outputTokensMax };
     const most = worstCase(version, bound, {
@@ -164,13 +165,13 @@ function isCeiling({ catalogue, at }: EstimateTools, model: CatalogueModel): boo
   return !catalogue.list(at).some(({ id }) => id === model.id);
 }
 
-interface NotedFacts {
+interface NotesParams {
   readonly prompt: readonly Part[];
   readonly request: ModelRequest | null;
   readonly unbounded: readonly string[];
 }
 
-function notesOf(tools: EstimateTools, model: CatalogueModel, { prompt, request, unbounded }: NotedFacts): string[] {
+function notesOf(tools: EstimateTools, model: CatalogueModel, { prompt, request, unbounded }: NotesParams): string[] {
   const notes: string[] = [];
   const others = otherModels(tools, model, request);
   const unknown = request?.fields.unknown ?? [];

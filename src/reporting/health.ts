@@ -19,7 +19,7 @@ const oldHoldsMax = 20;
 const alertsMax = 20;
 
 /** What a running process tells of itself. Times are milliseconds since 1970 UTC. */
-export interface HealthFacts {
+export interface ProcessHealth {
   readonly version: string;
   readonly startedAt: number;
   ready(): Promise<boolean>;
@@ -48,7 +48,7 @@ interface HealthTools {
   readonly samples: AccountSamples;
   readonly outbox: Outbox;
   readonly catalogue: () => Catalogue;
-  readonly process: HealthFacts;
+  readonly process: ProcessHealth;
 }
 
 /** Whether all is well, in one answer: the bill beside the ledger, holds that wait, the gateway's errors, alerts. */

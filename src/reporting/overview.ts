@@ -32,7 +32,7 @@ export interface OverviewTools {
   readonly calendar: Calendar;
 }
 
-export interface OverviewWish {
+export interface OverviewParams {
   readonly span: SpanName;
   readonly by: SpendDimension;
   readonly now: number;
@@ -41,16 +41,19 @@ export interface OverviewWish {
 }
 
 /** Everything that an overview shows of the ledger: today, this month and its end, and a span in buckets. */
-export async function runOverview(tools: OverviewTools, wish: OverviewWish): Promise<Omit<OverviewJson, "balance">> {
+export async function runOverview(
+  tools: OverviewTools,
+  params: OverviewParams,
+): Promise<Omit<OverviewJson, "balance">> {
   const { calendar } = tools;
-  const { now } = wish;
-  const frame = await frameOf(tools, wish);
-  const of = wish.key === undefined ? {} : { key: wish.key };
+  const { now } = params;
+  const frame = await frameOf(tools, params);
+  const of = params.key === undefined ? {} : { key: params.key };
   const yesterday = daysBefore(calendar, calendar.spanOf("1d", now).start, 1);
   const inFrame = { since: frame.since, until: frame.until, ...of };
   const keyRows = tools.memory.spend({ by: ["key", "team"], each: "all", ...inFrame }, frame.over);
   const [{ today, month, forecast }, before, series, byKey, byModel] = await Promise.all([
-    runOutlook(tools, now, wish.key),
+    runOutlook(tools, now, params.key),
     tools.ledger.spend({
       by: [],
       each: "all",
@@ -58,16 +61,16 @@ export async function runOverview(tools: OverviewTools, wish: OverviewWish): Pro
       until: quarterUp(Math.max(yesterday, now - dayMs)),
       ...of,
     }),
-    seriesRows(tools, wish, { ...frame, ...of }, keyRows),
+    seriesRows(tools, params, { ...frame, ...of }, keyRows),
     keyRows,
-    wish.by === "model" ? null : tools.memory.spend({ by: ["model"], each: "all", ...inFrame }, frame.over),
+    params.by === "model" ? null : tools.memory.spend({ by: ["model"], each: "all", ...inFrame }, frame.over),
   ]);
   const inSpan = sumsOf(series);
-  const keysTop = dearest(byKey, topMax);
-  const lines = dearest(wish.by === "key" ? byKey : series, Infinity);
+  const keysTop = mostExpensive(byKey, topMax);
+  const lines = mostExpensive(params.by === "key" ? byKey : series, Infinity);
   const nameOf = await keyNamesOf(
     tools.keys,
-    [...keysTop, ...(wish.by === "key" ? lines.slice(0, rowsMax) : [])].flatMap(({ name }) => name ?? []),
+    [...keysTop, ...(params.by === "key" ? lines.slice(0, rowsMax) : [])].flatMap(({ name }) => name ?? []),
   );
   return {
     now: isoTime(now),
@@ -84,7 +87,7 @@ export async function runOverview(tools: OverviewTools, wish: OverviewWish): Pro
       from: isoTime(forecast.from),
     },
     span: {
-      name: wish.span,
+      name: params.span,
       since: isoTime(frame.since),
       until: isoTime(now),
       ...figures(inSpan),
@@ -92,10 +95,10 @@ export async function runOverview(tools: OverviewTools, wish: OverviewWish): Pro
       cost_in_doubt_usd: formatUsd(inSpan.inDoubt),
     },
     series: {
-      by: wish.by,
+      by: params.by,
       bucket: frame.each,
       starts: frame.starts.map(isoTime),
-      ...seriesOf(lines, series, frame.starts, wish.by === "key" ? nameOf : (name) => name),
+      ...seriesOf(lines, series, frame.starts, params.by === "key" ? nameOf : (name) => name),
     },
     top: {
       keys: keysTop.map(({ name, own, sums }) => ({
@@ -103,7 +106,7 @@ export async function runOverview(tools: OverviewTools, wish: OverviewWish): Pro
         team: own.at(-1)?.names[1] ?? null,
         ...spenderJson(sums),
       })),
-      models: dearest(byModel ?? series, topMax).map(({ name, sums }) => ({ name, ...spenderJson(sums) })),
+      models: mostExpensive(byModel ?? series, topMax).map(({ name, sums }) => ({ name, ...spenderJson(sums) })),
     },
     empty: await emptiness(tools, inSpan.requests + month.sums.requests),
   };
@@ -119,17 +122,17 @@ interface Frame {
 }
 
 /** Hours that are drawn end with the present one; where retention has left days only, days are. */
-async function frameOf({ calendar, ledger }: OverviewTools, { span, now }: OverviewWish): Promise<Frame> {
-  const wished = bucketsOf[span];
-  if ("hours" in wished) {
+async function frameOf({ calendar, ledger }: OverviewTools, { span, now }: OverviewParams): Promise<Frame> {
+  const buckets = bucketsOf[span];
+  if ("hours" in buckets) {
     const over = calendar.spanOf("1h", now).start;
-    const since = over - (wished.hours - 1) * hourMs;
-    const starts = Array.from({ length: wished.hours }, (_, index) => since + index * hourMs);
+    const since = over - (buckets.hours - 1) * hourMs;
+    const starts = Array.from({ length: buckets.hours }, (_, index) => since + index * hourMs);
     const pruned = await ledger.prunedUntil();
     if (pruned === null || pruned <= since) return { each: "hour", since, until: over + hourMs, over, starts };
   }
   const today = calendar.spanOf("1d", now);
-  const count = "days" in wished ? wished.days : wished.hours / 24;
+  const count = "days" in buckets ? buckets.days : buckets.hours / 24;
   const starts = Array.from({ length: count }, (_, index) => daysBefore(calendar, today.start, count - 1 - index));
   return { each: "day", since: starts[0] ?? today.start, until: today.end ?? now + 1, over: today.start, starts };
 }
@@ -137,11 +140,11 @@ async function frameOf({ calendar, ledger }: OverviewTools, { span, now }: Overv
 /** Keys may be many: those that are not drawn by themselves are added up in the ledger. */
 async function seriesRows(
   tools: OverviewTools,
-  { by }: OverviewWish,
+  { by }: OverviewParams,
   { each, since, until, over, key }: Frame & { readonly key?: string },
   keyRows: Promise<readonly SpendRow[]>,
 ) {
-  const apart = by === "key" ? { apart: dearest(await keyRows, rowsMax).map(({ name }) => name) } : {};
+  const apart = by === "key" ? { apart: mostExpensive(await keyRows, rowsMax).map(({ name }) => name) } : {};
   return tools.memory.spend({ by: [by], each, since, until, ...(key !== undefined && { key }), ...apart }, over);
 }
 
@@ -161,8 +164,8 @@ interface Spender {
   readonly sums: Sums;
 }
 
-/** By the first of their names, the dearest first. */
-function dearest(rows: readonly SpendRow[], count: number): readonly Spender[] {
+/** By the first of their names, the mostExpensive first. */
+function mostExpensive(rows: readonly SpendRow[], count: number): readonly Spender[] {
   return [...Map.groupBy(rows, ({ names: [name] }) => name ?? null)]
     .map(([name, own]) => ({ name, own, sums: sumsOf(own) }))
     .sort(({ sums: a }, { sums: b }) => (a.cost === b.cost ? b.requests - a.requests : a.cost < b.cost ? 1 : -1))

@@ -72,12 +72,12 @@ export type BudgetTask =
   | { readonly do: "set"; readonly standing: Standing | null; readonly scope: string }
   | { readonly do: "remove"; readonly standing: Standing };
 
-interface BudgetsParts {
+interface BudgetsProps {
   readonly budgets: readonly Standing[];
   readonly onTask: (task: BudgetTask) => void;
 }
 
-export function Budgets({ budgets, onTask }: BudgetsParts): View {
+export function Budgets({ budgets, onTask }: BudgetsProps): View {
   const mayEdit = useMayEdit();
   const actionsOf = (standing: Standing) =>
     mayEdit &&
@@ -143,14 +143,14 @@ function resetWords({ resets_at: resets }: Standing): View {
     : span({ title: instant(resets, "full") }, `starts anew ${ago(resets)}`);
 }
 
-interface TaskParts {
+interface TaskProps {
   readonly task: BudgetTask;
   readonly names: { readonly keys: readonly string[]; readonly teams: readonly string[] };
   readonly onClosed: () => void;
   readonly onDone: () => void;
 }
 
-export function BudgetDialog({ task, names, onClosed, onDone }: TaskParts): View {
+export function BudgetDialog({ task, names, onClosed, onDone }: TaskProps): View {
   if (task.do === "set") return h(SetBudget, { task, names, onClosed, onDone });
   const { standing } = task;
   const { scope, period } = standing;
@@ -180,7 +180,7 @@ function SetBudget({
   names,
   onClosed,
   onDone,
-}: TaskParts & { readonly task: Extract<BudgetTask, { do: "set" }> }): View {
+}: TaskProps & { readonly task: Extract<BudgetTask, { do: "set" }> }): View {
   const { standing } = task;
   const [kindGiven, nameGiven = ""] = task.scope.split(":");
   const [kind, setKind] = useState<Kind>((kindGiven ?? "key") as Kind);

@@ -110,7 +110,7 @@ export function boundsOf(form: FormData): Bounds {
   };
 }
 
-interface FormParts {
+interface FormProps {
   readonly title: string;
   /** What the button that saves says. */
   readonly verb: string;
@@ -122,7 +122,7 @@ interface FormParts {
   readonly onClosed: () => void;
 }
 
-export function FormDialog({ title, onClosed, ...rest }: FormParts): View {
+export function FormDialog({ title, onClosed, ...rest }: FormProps): View {
   return h(Dialog, { title, onClosed, body: (close) => h(DialogForm, { ...rest, close }) });
 }
 
@@ -133,7 +133,7 @@ function DialogForm({
   save,
   stays,
   close,
-}: Omit<FormParts, "title" | "onClosed"> & { readonly close: () => void }): View {
+}: Omit<FormProps, "title" | "onClosed"> & { readonly close: () => void }): View {
   const { busy, fault, run } = useAction();
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
@@ -155,7 +155,7 @@ function DialogForm({
   );
 }
 
-interface ConfirmationParts {
+interface ConfirmationProps {
   readonly title: string;
   readonly text: Children;
   readonly verb: string;
@@ -165,6 +165,6 @@ interface ConfirmationParts {
 }
 
 /** Asks before something that cannot be undone. */
-export function confirmation({ text, work, ...rest }: ConfirmationParts): View {
+export function confirmation({ text, work, ...rest }: ConfirmationProps): View {
   return h(FormDialog, { ...rest, fields: div({ class: "confirm" }, p(null, text)), save: work });
 }

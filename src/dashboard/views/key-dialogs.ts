@@ -26,14 +26,14 @@ import { boundFields, boundsOf, confirmation, field, FormDialog, nameField, noBo
 
 export type KeyTask = { readonly do: "create" } | { readonly do: "edit" | "rotate" | "revoke"; readonly key: Key };
 
-interface TaskParts {
+interface TaskProps {
   readonly task: KeyTask;
   readonly teams: readonly string[];
   readonly onClosed: () => void;
   readonly onDone: () => void;
 }
 
-export function KeyDialog({ task, teams, onClosed, onDone }: TaskParts): View {
+export function KeyDialog({ task, teams, onClosed, onDone }: TaskProps): View {
   const [made, setMade] = useState<NewKey | null>(null);
   if (made !== null) return shownOnce(made, onClosed);
   const given = (key: NewKey) => {
@@ -111,7 +111,7 @@ function createForm(teams: readonly string[], given: (key: NewKey) => void, onCl
   });
 }
 
-function editForm(key: Key, { teams, onClosed, onDone }: Omit<TaskParts, "task">): View {
+function editForm(key: Key, { teams, onClosed, onDone }: Omit<TaskProps, "task">): View {
   const save = async (form: FormData) => {
     const team = textOf(form, "team");
     const body = { team: team === "" ? null : team, ...boundsOf(form) };

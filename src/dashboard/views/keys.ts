@@ -101,13 +101,13 @@ function dialogOf(open: Task, data: Everything | null, onClosed: () => void, onD
   return h(BudgetDialog, { task: open.task, names: { keys, teams }, onClosed, onDone });
 }
 
-interface ContentParts {
+interface ContentProps {
   readonly data: Everything;
   readonly setTask: (task: Task) => void;
   readonly showMore: () => void;
 }
 
-function Content({ data: { keys, moreKeys, budgets, moreBudgets, teams }, setTask, showMore }: ContentParts): View {
+function Content({ data: { keys, moreKeys, budgets, moreBudgets, teams }, setTask, showMore }: ContentProps): View {
   const mayEdit = useMayEdit();
   return div(
     { class: "stack roomy" },
@@ -165,7 +165,7 @@ function part(title: string, actions: View | false | null, content: View): View 
   return section({ class: "part" }, header({ class: "part-head" }, h2(null, title), actions), content);
 }
 
-interface ListParts {
+interface ListProps {
   readonly keys: readonly Key[];
   readonly budgets: readonly Standing[];
   readonly setTask: (task: Task) => void;
@@ -173,7 +173,7 @@ interface ListParts {
 
 const searchFrom = 8;
 
-function KeyList({ keys, budgets, setTask }: ListParts): View {
+function KeyList({ keys, budgets, setTask }: ListProps): View {
   const mayEdit = useMayEdit();
   const [wanted, setWanted] = useState("");
   const [closed, setClosed] = useState(false);

@@ -75,14 +75,14 @@ function liveSwitch(live: boolean, setLive: (on: boolean) => void, { fault }: Fe
 const fieldNames: Record<FilterName, string> = { key: "Key", team: "Team", model: "Model", state: "State" };
 const typedMs = 350;
 
-interface FilterParts {
+interface FilterProps {
   readonly offered: readonly FilterName[];
   readonly query: URLSearchParams;
   /** Their names are proposed. */
   readonly charges: readonly Charge[];
 }
 
-function Filters({ offered, query, charges }: FilterParts): View {
+function Filters({ offered, query, charges }: FilterProps): View {
   const any = offered.some((name) => query.get(name) !== null);
   return div(
     { class: "filters", role: "search", "aria-label": "Filter the requests" },

@@ -6,13 +6,13 @@ import { attempt, type Who } from "../resource.ts";
 import { failure } from "../ui.ts";
 import type { Fault } from "../api.ts";
 
-interface SignInParts {
+interface SignInProps {
   /** Why the reader has to sign in again; null on a first visit. */
   readonly notice: string | null;
   readonly onSignedIn: (who: Who) => void;
 }
 
-export function SignIn({ notice, onSignedIn }: SignInParts): View {
+export function SignIn({ notice, onSignedIn }: SignInProps): View {
   const [fault, setFault] = useState<Fault | null>(null);
   const [busy, setBusy] = useState(false);
   const field = useRef<HTMLInputElement>(null);

@@ -10,12 +10,12 @@ import { boundWords } from "./words.ts";
 
 export type TeamTask = { readonly do: "create" } | { readonly do: "edit" | "delete"; readonly team: Team };
 
-interface TeamsParts {
+interface TeamsProps {
   readonly teams: readonly Team[];
   readonly onTask: (task: TeamTask) => void;
 }
 
-export function Teams({ teams, onTask }: TeamsParts): View {
+export function Teams({ teams, onTask }: TeamsProps): View {
   const mayEdit = useMayEdit();
   return div(
     { class: "card list-card" },
@@ -54,13 +54,13 @@ export function Teams({ teams, onTask }: TeamsParts): View {
   );
 }
 
-interface TaskParts {
+interface TaskProps {
   readonly task: TeamTask;
   readonly onClosed: () => void;
   readonly onDone: () => void;
 }
 
-export function TeamDialog({ task, onClosed, onDone }: TaskParts): View {
+export function TeamDialog({ task, onClosed, onDone }: TaskProps): View {
   if (task.do === "delete") {
     const { name } = task.team;
     return confirmation({

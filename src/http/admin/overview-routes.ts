@@ -12,7 +12,7 @@ import { overviewSchema } from "../../reporting/shapes/figures.ts";
 import { healthSchema } from "../../reporting/shapes/health.ts";
 import { priceHistorySchema } from "../../reporting/shapes/prices.ts";
 import { liveQuery, overviewQuery } from "./overview-queries.ts";
-import { found, route, type AdminParts, type AdminRoute } from "./route.ts";
+import { found, route, type AdminDeps, type AdminRoute } from "./route.ts";
 
 /** What one page of the dashboard asks for at once. */
 export const overviewRoutes: readonly AdminRoute[] = [
@@ -35,8 +35,8 @@ export const overviewRoutes: readonly AdminRoute[] = [
     summary: "The latest requests, and then those that began or ended since",
     query: liveQuery,
     answer: liveSchema,
-    handle: async ({ latest, keys }, { query: { key: asked, team, ...wish } }) => {
-      const recentQuery = recentQueryOf(wish);
+    handle: async ({ latest, keys }, { query: { key: asked, team, ...rest } }) => {
+      const recentQuery = recentQueryOf(rest);
       if (recentQuery === null) return failure("invalid", "after must be the cursor of an earlier answer");
       const named = await askedKey(keys, asked);
       if (!named.ok) return named;
@@ -81,7 +81,7 @@ export const overviewRoutes: readonly AdminRoute[] = [
 /** An overview does not wait for a gateway that is slow to answer: it is asked, and the next overview has what it says. */
 const balancePatienceMs = 50;
 
-async function balanceSoon({ account, accountTtlMs, latest, clock }: AdminParts) {
+async function balanceSoon({ account, accountTtlMs, latest, clock }: AdminDeps) {
   const late = new Promise<undefined>((resolve) => clock.after(balancePatienceMs, () => resolve(undefined)));
   const [record, burn] = await Promise.all([Promise.race([account(), late]), burnPerHour(latest, clock.now())]);
   return record === undefined

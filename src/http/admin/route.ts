@@ -11,13 +11,13 @@ import type { KeyStore } from "../../ports/key-store.ts";
 import type { FigureLedger, Ledger } from "../../ports/ledger.ts";
 import type { Shape } from "../../reporting/shapes/fields.ts";
 import type { SpendMemory } from "../../reporting/spend-memory.ts";
-import type { HealthFacts } from "../../reporting/health.ts";
+import type { ProcessHealth } from "../../reporting/health.ts";
 import type { Outbox } from "../../ports/outbox.ts";
 import type { TaskStore } from "../../ports/task-store.ts";
 import type { TeamStore } from "../../ports/team-store.ts";
 
 /** What the routes of the admin API call. */
-export interface AdminParts {
+export interface AdminDeps {
   readonly ledger: Ledger;
   /** The same ledger, for reads that are short and frequent: no long work of others holds them up. */
   readonly latest: FigureLedger;
@@ -37,11 +37,11 @@ export interface AdminParts {
   /** What was spent in days and hours that are over. */
   readonly memory: SpendMemory;
   /** How this process fares; for its health. */
-  readonly process: HealthFacts;
+  readonly process: ProcessHealth;
 }
 
 /** Parts with who asks: a change is made by `by`. */
-export interface RouteTools extends AdminParts {
+export interface RouteTools extends AdminDeps {
   readonly caller: AdminCaller;
   readonly by: string;
 }

@@ -2,10 +2,10 @@ import type { AdminCaller, AdminGate } from "../../admin/admin-gate.ts";
 import type { Refusal } from "../../core/refusals.ts";
 import type { Exchange, HeaderList } from "../../ports/exchange.ts";
 import { notForwarded, type Summary } from "../../proxy/handler.ts";
-import type { SessionDesk } from "../dashboard/signed-in.ts";
+import type { DashboardSessions } from "../dashboard/signed-in.ts";
 import type { Route } from "../http-app.ts";
 import { readFields, readJsonBody, readQuery, type Read } from "./input.ts";
-import type { AdminParts, AdminRoute, RouteAnswer } from "./route.ts";
+import type { AdminDeps, AdminRoute, RouteAnswer } from "./route.ts";
 
 export const adminBase = "/admin/v1";
 
@@ -18,17 +18,17 @@ const refusalHeaders: HeaderList = [["cache-control", "no-store"]];
 /** Who lets admins in: by their tokens, and by their sessions of the dashboard. */
 export interface Doors {
   readonly gate: AdminGate;
-  readonly desk: Pick<SessionDesk, "admin">;
+  readonly dashboardSessions: Pick<DashboardSessions, "admin">;
 }
 
 /** The routes of the table as the application serves them, and behind them what is left of /admin/v1. */
-export function serveAdmin(routes: readonly AdminRoute[], parts: AdminParts & Doors): readonly Route[] {
+export function serveAdmin(routes: readonly AdminRoute[], deps: AdminDeps & Doors): readonly Route[] {
   const served = routes.map((each): Route => ({
     method: each.method,
     path: adminBase + each.path.replace(/\{(\w+)\}/g, ":$1"),
-    handler: (exchange) => serve(exchange, each, parts),
+    handler: (exchange) => serve(exchange, each, deps),
   }));
-  const rest = (exchange: Exchange) => serveRest(exchange, routes, parts);
+  const rest = (exchange: Exchange) => serveRest(exchange, routes, deps);
   return [
     ...served,
     { method: "all", path: adminBase, handler: rest },
@@ -36,8 +36,8 @@ export function serveAdmin(routes: readonly AdminRoute[], parts: AdminParts & Do
   ];
 }
 
-async function serve(exchange: Exchange, route: AdminRoute, parts: AdminParts & Doors): Promise<Summary> {
-  const admission = await admit(exchange, parts);
+async function serve(exchange: Exchange, route: AdminRoute, deps: AdminDeps & Doors): Promise<Summary> {
+  const admission = await admit(exchange, deps);
   if (!admission.ok) return refused(exchange, admission.refusal);
   const { caller } = admission;
   if (route.role === "editor" && caller.role !== "editor") return refused(exchange, { code: "read_only" });
@@ -46,8 +46,8 @@ async function serve(exchange: Exchange, route: AdminRoute, parts: AdminParts & 
   const body = await readBody(exchange, route);
   if (!body.ok) return body.refusal === null ? notForwarded : refused(exchange, body.refusal);
   const input = { params: paramsOf(route, exchange.path), query: query.value as never, body: body.value as never };
-  const answer = await route.handle({ ...parts, caller, by: caller.name }, input);
-  if (!answer.ok) return refused(exchange, refusalOf(answer));
+  const answer = await route.handle({ ...deps, caller, by: caller.name }, input);
+  if (!answer.ok) return refused(exchange, refusalOfFailure(answer));
   exchange.answer(route.status, answerHeaders, JSON.stringify(answer.json));
   return notForwarded;
 }
@@ -66,10 +66,10 @@ async function serveRest(exchange: Exchange, routes: readonly AdminRoute[], door
 
 type Admitted = { readonly ok: true; readonly caller: AdminCaller } | { readonly ok: false; readonly refusal: Refusal };
 
-async function admit(exchange: Exchange, { gate, desk }: Doors): Promise<Admitted> {
+async function admit(exchange: Exchange, { gate, dashboardSessions }: Doors): Promise<Admitted> {
   const authorization = exchange.header("authorization");
   if (authorization === undefined) {
-    const session = await desk.admin(exchange);
+    const session = await dashboardSessions.admin(exchange);
     if (session.ok) return { ok: true, caller: session.by };
     if (session.refusal !== null) return { ok: false, refusal: session.refusal };
   }
@@ -128,7 +128,7 @@ function matches(route: AdminRoute, path: string): boolean {
   );
 }
 
-function refusalOf({ kind, message }: RouteAnswer & { readonly ok: false }): Refusal {
+function refusalOfFailure({ kind, message }: RouteAnswer & { readonly ok: false }): Refusal {
   const sentence = `${message.slice(0, 1).toUpperCase()}${message.slice(1)}.`;
   switch (kind) {
     case "invalid":

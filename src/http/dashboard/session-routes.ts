@@ -8,32 +8,32 @@ import type { DashboardSession } from "../../reporting/shapes/keys.ts";
 import { readJsonBody } from "../admin/input.ts";
 import type { Route } from "../http-app.ts";
 import { dropSession, keepSession } from "./cookie.ts";
-import type { SessionDesk, SignedIn } from "./signed-in.ts";
+import type { DashboardSessions, SignedIn } from "./signed-in.ts";
 
 /** Signing in and out: what the dashboard's page asks first. */
-export function sessionRoutes(parts: {
-  readonly desk: SessionDesk;
+export function sessionRoutes(deps: {
+  readonly sessions: DashboardSessions;
   readonly clock: Clock;
   readonly timeZone: string;
   readonly version: string;
 }): readonly Route[] {
-  const { desk, clock } = parts;
-  const about = { time_zone: parts.timeZone, version: parts.version };
+  const { sessions, clock } = deps;
+  const about = { time_zone: deps.timeZone, version: deps.version };
 
   const show: Handler = async (exchange) => {
-    const signedIn = await desk.signedIn(exchange);
+    const signedIn = await sessions.signedIn(exchange);
     return answer(exchange, signedIn === undefined ? signedOut : sessionJson(signedIn, about));
   };
 
   const signIn: Handler = async (exchange) => {
-    if (!desk.isOwnPage(exchange)) return refused(exchange, notOwnPage(exchange));
+    if (!sessions.isOwnPage(exchange)) return refused(exchange, notOwnPage(exchange));
     const read = await exchange.readBody(bodyBytesMax);
     if (!read.ok) return read.refusal === null ? notForwarded : refused(exchange, read.refusal);
     const body = readJsonBody(read.bytes, exchange.header("content-type"), tokenBody);
     read.release();
     if (!body.ok) return refused(exchange, body.refusal);
     const { token: text } = body.value as z.output<typeof tokenBody>;
-    const result = await desk.signIn(text, exchange.remoteAddress);
+    const result = await sessions.signIn(text, exchange.remoteAddress);
     if (!result.ok)
       return refused(exchange, {
         code: "admin_refused",
@@ -41,7 +41,7 @@ export function sessionRoutes(parts: {
         retryAfterSeconds: result.retryAfterSeconds,
       });
     // Whoever was signed in before in this browser no longer is.
-    desk.signOut(exchange);
+    sessions.signOut(exchange);
     const { signedIn, token } = result;
     return answer(
       exchange,
@@ -51,8 +51,8 @@ export function sessionRoutes(parts: {
   };
 
   const signOut: Handler = async (exchange) => {
-    if (!desk.isOwnPage(exchange)) return refused(exchange, notOwnPage(exchange));
-    desk.signOut(exchange);
+    if (!sessions.isOwnPage(exchange)) return refused(exchange, notOwnPage(exchange));
+    sessions.signOut(exchange);
     return answer(exchange, signedOut, dropSession(exchange));
   };
 

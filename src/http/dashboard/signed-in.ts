@@ -29,7 +29,7 @@ export type Admitted<T> =
   | { readonly ok: false; readonly refusal: Refusal | null };
 
 /** Sessions of the dashboard: begun with a token, and good for as long as it is. */
-export interface SessionDesk {
+export interface DashboardSessions {
   signIn(token: string, address: string): Promise<SignIn>;
   /** Whose session a request carries; undefined for none that is good. */
   signedIn(exchange: Exchange): Promise<SignedIn | undefined>;
@@ -42,12 +42,12 @@ export interface SessionDesk {
   own(authenticate: Authenticate): Authenticate;
 }
 
-export function createSessionDesk(parts: {
+export function createDashboardSessions(deps: {
   readonly gate: AdminGate;
   readonly keyring: Keyring;
   readonly clock: Clock;
-}): SessionDesk {
-  const { gate, keyring, clock } = parts;
+}): DashboardSessions {
+  const { gate, keyring, clock } = deps;
   const sessions = new Sessions(clock);
   const tries = new FailedTries(clock);
 

@@ -1,7 +1,14 @@
 import * as fc from "fast-check";
 import { beforeEach, describe, expect, it } from "vitest";
 import { createKey, revokeKey, rotateKey, updateKey } from "../../../src/admin/keys.ts";
-import { createTeam, deleteTeam, showTeam, updateTeam, type NewTeam, type TeamWish } from "../../../src/admin/teams.ts";
+import {
+  createTeam,
+  deleteTeam,
+  showTeam,
+  updateTeam,
+  type NewTeam,
+  type TeamUpdate,
+} from "../../../src/admin/teams.ts";
 import { limitMax, noLimits } from "../../../src/core/limits.ts";
 import { MemoryKeyStore } from "../../../src/store/memory/keys.ts";
 import { emptyState } from "../../../src/store/memory/state.ts";
@@ -62,7 +69,7 @@ describe("a team", () => {
     [{ limits: { tpm: 0 } }, "limits.tpm must be a whole number"],
   ])("is not changed by %j: %s", async (wish, message) => {
     await createTeam(tools, { name: "red" });
-    expect(await updateTeam(tools, "red", wish as TeamWish)).toMatchObject({
+    expect(await updateTeam(tools, "red", wish as TeamUpdate)).toMatchObject({
       ok: false,
       kind: "invalid",
       message: expect.stringContaining(message),

@@ -321,7 +321,7 @@ it("a change that fails midway is named with those before it, and a second run m
     message: expect.stringContaining("there is a key named bob already"),
   });
   const second = await make(await planned());
-  expect(second.made.map(({ wish, object }) => `${wish.action} ${object}`)).toEqual([
+  expect(second.made.map(({ desired, object }) => `${desired.action} ${object}`)).toEqual([
     "keys.update key:bob",
     "budgets.set budget:key:bob/1d",
   ]);
