@@ -1,6 +1,8 @@
 import { createHash } from "node:crypto";
 import { watch, type FSWatcher } from "node:fs";
-import type { Clock, Timer } from "../ports/clock.ts";
+import type { Clock } from "../ports/clock.ts";
+import { loop, type Loop } from "../time/loop.ts";
+import { sleep } from "../time/sleep.ts";
 import { buildCatalogue, type CatalogueBuilder, type PriceText } from "./build.ts";
 import { buildOnThread } from "./building-thread.ts";
 import type { LoadedCatalogue } from "./catalogue.ts";
@@ -19,7 +21,7 @@ export interface WatchOptions {
   readonly clock: Clock;
   /** Told of every reload that was tried. */
   readonly onReload: (reload: Reload) => void;
-  /** How long files must stand still before they are read for good; 250 ms unless given. */
+  /** How long files must stay the same before they are taken over; 250 ms unless given. */
   readonly quietMs?: number;
   /** How often the user's folder is read where no notice of a change came; 5 s unless given. */
   readonly pollMs?: number;
@@ -48,26 +50,28 @@ export async function watchPrices(options: WatchOptions): Promise<PricesOpening>
 export class WatchedPrices implements Disposable {
   readonly #options: WatchOptions;
   readonly #quietMs: number;
-  readonly #pollMs: number;
+  readonly #checks: Loop;
   #current: LoadedCatalogue;
   #shipped: readonly PriceText[];
   /** Of the texts that were last taken or refused. */
   #seen: string;
   #watcher: FSWatcher | null = null;
-  #poll: Timer | null = null;
-  #looking: Promise<void> | null = null;
-  #noticed = false;
-  #disposed = false;
+  /** Read all files in the next check, the shipped ones too, even if none seems to have changed. */
+  #isForced = false;
 
   constructor(options: WatchOptions, current: LoadedCatalogue, read: PriceTexts & { readonly ok: true }) {
     this.#options = options;
     this.#quietMs = options.quietMs ?? 250;
-    this.#pollMs = options.pollMs ?? 5_000;
     this.#current = current;
     this.#shipped = read.layers[0] ?? [];
     this.#seen = fingerprint(read);
     this.#watchFolder();
-    this.#pollLater();
+    const everyMs = options.folders.user === undefined ? Infinity : (options.pollMs ?? 5_000);
+    this.#checks = loop(options.clock, () => this.#check(), {
+      firstMs: everyMs,
+      everyMs,
+      onError: (error) => options.onReload(this.#notChecked(error)),
+    });
   }
 
   get current(): LoadedCatalogue {
@@ -76,36 +80,22 @@ export class WatchedPrices implements Disposable {
 
   /** Reads all files, the shipped ones too, whether or not one seems to have changed. Resolves when that is done. */
   async reload(): Promise<void> {
-    while (this.#looking !== null) await this.#looking;
-    await this.#look(true);
+    this.#isForced = true;
+    await this.#checks.run();
   }
 
   [Symbol.dispose](): void {
-    this.#disposed = true;
+    void this.#checks[Symbol.asyncDispose]();
     this.#watcher?.close();
-    this.#poll?.cancel();
   }
 
-  /** A look at the user's folder; one that is asked for during another one follows it. */
-  #notice(): void {
-    this.#noticed = true;
-    if (this.#looking === null && this.#options.folders.user !== undefined) void this.#look(false);
-  }
-
-  #look(always: boolean): Promise<void> {
-    this.#noticed = false;
-    this.#looking = this.#compare(always).finally(() => {
-      this.#looking = null;
-      if (this.#noticed) this.#notice();
-    });
-    return this.#looking;
-  }
-
-  async #compare(always: boolean): Promise<void> {
-    const texts = await this.#settled(always);
-    if (texts === null || this.#disposed) return;
+  async #check(): Promise<void> {
+    const isForced = this.#isForced;
+    this.#isForced = false;
+    const texts = await this.#settled(isForced);
+    if (texts === null || this.#hasEnded()) return;
     const reload = await this.#judge(texts);
-    if (this.#disposed) return;
+    if (this.#hasEnded()) return;
     this.#seen = fingerprint(texts);
     if (reload.kind === "taken") {
       if (texts.ok) this.#shipped = texts.layers[0] ?? [];
@@ -116,15 +106,19 @@ export class WatchedPrices implements Disposable {
     this.#options.onReload(reload);
   }
 
-  /** The texts once they have stood still; null where they are what has been judged already. */
+  #hasEnded(): boolean {
+    return this.#checks.ending.aborted;
+  }
+
+  /** Reads the texts until they stay the same; null where they have been judged already. */
   async #settled(always: boolean): Promise<PriceTexts | null> {
     const isNew = (read: PriceTexts) => always || fingerprint(read) !== this.#seen;
     let texts = await this.#read(always);
     if (!isNew(texts)) return null;
     for (;;) {
-      await this.#pause();
+      await sleep(this.#options.clock, this.#quietMs, this.#checks.ending);
       const again = await this.#read(always);
-      if (this.#disposed) return null;
+      if (this.#hasEnded()) return null;
       if (fingerprint(again) === fingerprint(texts)) return isNew(texts) ? texts : null;
       texts = again;
     }
@@ -146,39 +140,31 @@ export class WatchedPrices implements Disposable {
         ? { kind: "taken", before, catalogue: built.catalogue }
         : { kind: "refused", faults: built.faults };
     } catch (error) {
-      const message = `could not be checked: ${error instanceof Error ? error.message : String(error)}`;
-      return {
-        kind: "refused",
-        faults: [{ file: this.#options.folders.user ?? "pricing", line: 1, column: 1, message }],
-      };
+      return this.#notChecked(error);
     }
+  }
+
+  #notChecked(error: unknown): Reload {
+    const message = `could not be checked: ${error instanceof Error ? error.message : String(error)}`;
+    return {
+      kind: "refused",
+      faults: [{ file: this.#options.folders.user ?? "pricing", line: 1, column: 1, message }],
+    };
   }
 
   #watchFolder(): void {
     const { user } = this.#options.folders;
-    if (user === undefined || this.#disposed) return;
+    if (user === undefined) return;
     this.#watcher?.close();
     this.#watcher = null;
     try {
-      const watcher = watch(user, { persistent: false }, () => this.#notice());
-      // Whatever it cannot tell, the poll finds.
+      const watcher = watch(user, { persistent: false }, () => this.#checks.wake());
+      // The poll finds what it misses.
       watcher.on("error", () => watcher.close());
       this.#watcher = watcher;
     } catch {
       // No notices here: the folder is gone, or the system has none left to give.
     }
-  }
-
-  #pollLater(): void {
-    if (this.#options.folders.user === undefined) return;
-    this.#poll = this.#options.clock.after(this.#pollMs, () => {
-      this.#notice();
-      this.#pollLater();
-    });
-  }
-
-  #pause(): Promise<void> {
-    return new Promise((resolve) => this.#options.clock.after(this.#quietMs, resolve));
   }
 }
 

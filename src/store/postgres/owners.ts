@@ -1,4 +1,5 @@
-import type { Clock, Timer } from "../../ports/clock.ts";
+import type { Clock } from "../../ports/clock.ts";
+import { loop, type Loop } from "../../time/loop.ts";
 import type { Database, Statements } from "./connection.ts";
 import { ensureMonths } from "./partitions.ts";
 
@@ -63,24 +64,27 @@ export class Owner implements OwnRun, AsyncDisposable {
   #epoch: number;
   #told: () => Told = () => ({ catalogue: null, uses: null });
   #live = 1;
-  #timer: Timer | null = null;
-  #beating: Promise<void> | null = null;
+  readonly #beats: Loop;
   #renewing: Promise<void> | null = null;
-  #isAsked = false;
-  #isOver = false;
   #keptUpAt: number;
 
   private constructor(options: OwnerOptions, epoch: number) {
     this.#options = options;
     this.#epoch = epoch;
     this.#keptUpAt = options.clock.now();
+    const beat = async (): Promise<void> => {
+      await this.#beat();
+      await this.#keepUp();
+    };
+    // Without the database nothing is known of the others; the next beat tries again.
+    this.#beats = loop(options.clock, beat, { firstMs: Infinity, everyMs: beatEveryMs, onError() {} });
   }
 
   /** Registers the run and beats for the first time. */
   static async start(options: OwnerOptions): Promise<Owner> {
     const owner = new Owner(options, await register(options, 1));
     await owner.#beat();
-    owner.#wait();
+    owner.#beats.wake(beatEveryMs);
     return owner;
   }
 
@@ -104,13 +108,11 @@ export class Owner implements OwnRun, AsyncDisposable {
 
   /** Beats now, or once more where a beat is under way. */
   hasten(): void {
-    if (this.#isOver) return;
-    if (this.#beating !== null) this.#isAsked = true;
-    else this.#run();
+    this.#beats.wake();
   }
 
   async renew(ended: number | null): Promise<void> {
-    if (ended !== this.#epoch || this.#isOver) return this.#renewing ?? undefined;
+    if (ended !== this.#epoch || this.#beats.ending.aborted) return this.#renewing ?? undefined;
     this.#renewing ??= register(this.#options, 1).then(
       (epoch) => {
         this.#epoch = epoch;
@@ -126,30 +128,9 @@ export class Owner implements OwnRun, AsyncDisposable {
 
   /** Ends the run and gives its leases back; where the database is out of reach, others find out by its silence. */
   async [Symbol.asyncDispose](): Promise<void> {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    this.#timer?.cancel();
-    await this.#beating;
+    if (this.#beats.ending.aborted) return;
+    await this.#beats[Symbol.asyncDispose]();
     await endRun(this.#options.database, this.#epoch);
-  }
-
-  #wait(): void {
-    if (this.#isOver) return;
-    this.#timer = this.#options.clock.after(beatEveryMs, () => this.#run());
-  }
-
-  #run(): void {
-    this.#timer?.cancel();
-    this.#beating = this.#beat()
-      .then(() => this.#keepUp())
-      // Who cannot reach the database hears nothing; the next beat tries again.
-      .catch(() => {})
-      .then(() => {
-        this.#beating = null;
-        if (!this.#isAsked) return this.#wait();
-        this.#isAsked = false;
-        if (!this.#isOver) this.#run();
-      });
   }
 
   async #keepUp(): Promise<void> {

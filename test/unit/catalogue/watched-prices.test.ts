@@ -116,13 +116,13 @@ describe("what is not taken over", () => {
     // Half of the file is a sound price file already, of a model that costs something else.
     const half = `${dear}  second:\n    context_tokens: 1\n    max_output_tokens: 1\n`;
     const look = here.prices.reload();
-    while (clock.waiting < 2) await new Promise(setImmediate);
+    while (clock.waiting < 1) await new Promise(setImmediate);
     await writeFile(join(here.folder, "mine.yaml"), dear);
     clock.advance(20);
-    while (clock.waiting < 2) await new Promise(setImmediate);
+    while (clock.waiting < 1) await new Promise(setImmediate);
     await writeFile(join(here.folder, "mine.yaml"), half);
     clock.advance(20);
-    while (clock.waiting < 2) await new Promise(setImmediate);
+    while (clock.waiting < 1) await new Promise(setImmediate);
     expect(here.reloads).toEqual([]);
     expect(here.rate()).toBe(1_000_000n);
     clock.advance(20);
