@@ -1,5 +1,5 @@
 import type { Command, Option } from "commander";
-import type { CliContext } from "../../src/cli/context.ts";
+import type { CliContext } from "../../src/cli/tools.ts";
 import { buildProgram } from "../../src/cli/program.ts";
 import { settingFlagsHeading } from "../../src/cli/setting-flags.ts";
 import { billingErrors } from "../../src/sandbox/billing-errors.ts";
@@ -14,9 +14,10 @@ export interface DeclaredCommand {
   readonly after: string;
 }
 
-/** Every command that can be run, in the order of the help. */
-export function declaredCommands(): readonly DeclaredCommand[] {
-  let written = "";
+let written = "";
+const program = await programOf();
+
+async function programOf(): Promise<Command> {
   const context = {
     adapters: {
       version: "",
@@ -26,6 +27,11 @@ export function declaredCommands(): readonly DeclaredCommand[] {
     io: { stdout: { write: (text: string) => (written += text) } },
     run: () => () => Promise.resolve(),
   };
+  return await buildProgram(context as unknown as CliContext, () => true);
+}
+
+/** Every command that can be run, in the order of the help. */
+export function declaredCommands(): readonly DeclaredCommand[] {
   const below = (command: Command, name: string): DeclaredCommand[] => {
     written = "";
     command.outputHelp();
@@ -36,7 +42,6 @@ export function declaredCommands(): readonly DeclaredCommand[] {
       ...command.commands.flatMap((each) => below(each, `${name} ${each.name()}`)),
     ];
   };
-  const program = buildProgram(context as unknown as CliContext);
   return program.commands.flatMap((each) => below(each, `farebox ${each.name()}`));
 }
 

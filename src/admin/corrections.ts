@@ -39,12 +39,6 @@ export interface CorrectionTools {
   readonly clock: Clock;
 }
 
-/** The fault of a correction that is found without the store; null for none. */
-export function newCorrectionFault(input: NewCorrection): Failure | null {
-  const parsed = parseInput(correctionSchema, input);
-  return parsed.ok ? null : parsed;
-}
-
 /**
  * Corrects a charge by an amount, as a row of its own. The row's id comes from charge, amount and reason: the same
  * correction given twice is made once, whoever gives it.

@@ -1,91 +1,99 @@
-import { Option, type Command } from "commander";
-import { listCharges } from "../admin/charge-lists.ts";
-import type { ChargeState } from "../core/charge.ts";
+import { listCharges, showCharge } from "../admin/charge-lists.ts";
+import { correctCharge } from "../admin/corrections.ts";
 import { completionTotal, promptTotal } from "../core/tokens.ts";
-import { chargesJson } from "../reporting/charges.ts";
-import type { ChargeJson } from "../reporting/shapes/charges.ts";
+import { chargeDetailsJson, chargeJson, chargesJson } from "../reporting/charges.ts";
+import type { ChargeDetailsJson, ChargeJson } from "../reporting/shapes/charges.ts";
 import { parseInstant } from "../reporting/instants.ts";
 import { keyNames } from "../reporting/names.ts";
 import { wholeNumberArgument } from "./arguments.ts";
-import { registerAdjust } from "./charges-adjust.ts";
-import { registerShow } from "./charges-show.ts";
-import { storeSettings, withStore, type CliContext } from "./context.ts";
-import { example } from "./help.ts";
-import { fail, note, printJson } from "./io.ts";
-import { addSettingFlags } from "./setting-flags.ts";
-import { printTable, type Column, type TableCell } from "./table.ts";
+import { command, json, refusal } from "./command.ts";
+import { note, printLine } from "./io.ts";
+import { figures, printFields, printTable, type TableCell } from "./table.ts";
 
-interface ChargesOptions {
-  readonly key?: string;
-  readonly model?: string;
-  readonly state?: ChargeState;
-  readonly since?: string;
-  readonly until?: string;
-  readonly tag?: string;
-  readonly limit: number;
-  readonly cursor?: string;
-  readonly json?: true;
-}
+export const commands = [
+  command("charges", {
+    options: {
+      key: { value: "<name-or-id>", help: "only those of this key" },
+      model: { value: "<model>", help: "only those that asked for this model" },
+      state: { value: "<state>", help: "only those in this state", choices: ["pending", "posted", "voided"] },
+      since: { value: "<when>", help: "only from then on: 24h, 7d, 2026-11-20 or an ISO instant" },
+      until: { value: "<when>", help: "only before then, written likewise" },
+      tag: { value: "<name=value>", help: "only those that carry this tag" },
+      limit: { value: "<count>", help: "how many at most", parse: wholeNumberArgument(1, 1000), default: 100 },
+      cursor: { value: "<cursor>", help: "continue a list that ended with this cursor" },
+      json,
+    },
+    ledger: "read",
+    examples: ["farebox charges --key alice --state posted --since 24h"],
+    run: async (tools, options) => {
+      const instant = (name: "since" | "until") => {
+        const when = options[name];
+        return when === undefined ? undefined : parseInstant(`--${name}`, when, tools.clock.now(), tools.calendar);
+      };
+      const [since, until] = [instant("since"), instant("until")];
+      if (since?.ok === false) return refusal(since.problem);
+      if (until?.ok === false) return refusal(until.problem);
+      const listed = await listCharges(tools, { ...options, since: since?.at, until: until?.at });
+      if (!listed.ok) return refusal(listed.kind === "invalid" ? `--${listed.message}` : listed.message);
+      return chargesJson(listed.page, await keyNames(tools.keys));
+    },
+    print: (io, { charges, next }) => {
+      printTable(io, columns, charges.map(chargeCells));
+      if (next !== null) note(io, `there are more: --cursor ${next}`);
+    },
+  }),
 
-/** `charges`: single requests and what became of them, newest first. */
-export function registerCharges(program: Command, context: CliContext): void {
-  const { io, adapters } = context;
-  const command = program
-    .command("charges")
-    .description("list single charges, newest first")
-    .option("--key <name-or-id>", "only those of this key")
-    .option("--model <model>", "only those that asked for this model")
-    .addOption(new Option("--state <state>", "only those in this state").choices(["pending", "posted", "voided"]))
-    .option("--since <when>", "only from then on: 24h, 7d, 2026-11-20 or an ISO instant")
-    .option("--until <when>", "only before then, written likewise")
-    .option("--tag <name=value>", "only those that carry this tag")
-    .option("--limit <count>", "how many at most", wholeNumberArgument(1, 1000), 100)
-    .option("--cursor <cursor>", "continue a list that ended with this cursor")
-    .option("--json", "print JSON");
-  addSettingFlags(command, storeSettings);
-  command.enablePositionalOptions();
-  registerShow(command, context);
-  registerAdjust(command, context);
-  example(command, "farebox charges --key alice --state posted --since 24h");
-  command.action(
-    context.run((options: ChargesOptions) =>
-      withStore(context, command, "read", async (store) => {
-        const now = adapters.clock.now();
-        const since =
-          options.since === undefined ? undefined : parseInstant("--since", options.since, now, store.calendar);
-        if (since?.ok === false) return fail(io, since.problem);
-        const until =
-          options.until === undefined ? undefined : parseInstant("--until", options.until, now, store.calendar);
-        if (until?.ok === false) return fail(io, until.problem);
-        const listed = await listCharges(store, { ...options, since: since?.at, until: until?.at });
-        if (!listed.ok) return fail(io, listed.kind === "invalid" ? `--${listed.message}` : listed.message);
-        const list = chargesJson(listed.page, await keyNames(store.keys));
-        if (options.json) {
-          printJson(io, list);
-          return 0;
-        }
-        printTable(io, columns, list.charges.map(chargeCells));
-        if (list.next !== null) note(io, `there are more: --cursor ${list.next}`);
-        return 0;
-      }),
-    ),
-  );
-}
+  command("charges show <request-id>", {
+    summary: "show one charge with its corrections",
+    options: { json },
+    ledger: "read",
+    examples: ["farebox charges show 019a0e2c-7f5e-7cc1-a2d4-90b1c1d2e3f4"],
+    run: async ({ ledger, keys }, _options, id) => {
+      const shown = await showCharge(ledger, id);
+      if (!shown.ok) return shown;
+      return chargeDetailsJson(shown.charge, shown.corrections, await keyNames(keys), shown.prices);
+    },
+    print: (io, details) => printFields(io, fieldsOf(details)),
+  }),
 
-const columns: readonly Column[] = [
-  { title: "time" },
-  { title: "request" },
-  { title: "key" },
-  { title: "model" },
-  { title: "group" },
-  { title: "state" },
-  { title: "source" },
-  { title: "status", align: "right" },
-  { title: "input", align: "right" },
-  { title: "output", align: "right" },
-  { title: "cost", align: "right" },
-  { title: "tags" },
-  { title: "corrects" },
+  command("charges adjust <request-id> <amount>", {
+    summary: "add a correction of AMOUNT USD to a charge, as a row of its own that says who, when and why",
+    options: { why: { value: "<text>", help: "the reason, kept with the correction", required: true }, json },
+    ledger: "change",
+    help: "\nAMOUNT is added to what the charge costs: 0.25 for more, -0.05 for less. The same correction given twice is made once.",
+    examples: ["farebox charges adjust 019a0e2c-7f5e-7cc1-a2d4-90b1c1d2e3f4 -0.05 --why 'billed twice by the gateway'"],
+    // Exit 1: the charge cannot be corrected so.
+    run: async (tools, { why }, id, amount) => {
+      const made = await correctCharge(tools, { id, amount, why, by: tools.by });
+      if (!made.ok) return refusal(made.message, made.kind === "refused" ? 1 : 2);
+      const nameOf = await keyNames(tools.keys);
+      const { repeated, charge, correction } = made;
+      return { repeated, charge: chargeJson(charge, nameOf), correction: chargeJson(correction, nameOf), id };
+    },
+    json: ({ repeated, charge, correction }) => ({ repeated, charge, correction }),
+    print: (io, { repeated, correction, id }) => {
+      const known = [correction.key, correction.model, correction.time].filter((part) => part !== null).join(", ");
+      const verb = repeated ? "there is already a correction of" : "corrected";
+      printLine(io, `${verb} ${id} (${known}) by USD ${correction.cost_usd}`);
+      note(io, `${repeated ? "made" : "recorded"} by ${correction.correction?.by} as ${correction.request_id}`);
+    },
+  }),
+];
+
+const columns = [
+  "time",
+  "request",
+  "key",
+  "model",
+  "group",
+  "state",
+  "source",
+  figures("status"),
+  figures("input"),
+  figures("output"),
+  figures("cost"),
+  "tags",
+  "corrects",
 ];
 
 function chargeCells(charge: ChargeJson): TableCell[] {
@@ -105,5 +113,59 @@ function chargeCells(charge: ChargeJson): TableCell[] {
       .map(([name, value]) => `${name}=${value}`)
       .join(", ") || null,
     charge.correction?.of ?? null,
+  ];
+}
+
+function fieldsOf({
+  corrections,
+  total_usd,
+  tokens,
+  tags,
+  correction,
+  items,
+  price,
+  served_price,
+  doubts,
+  tool_calls,
+  delivered,
+  held_for,
+  ...plain
+}: ChargeDetailsJson): [string, TableCell][] {
+  const used = Object.entries(tokens).filter(([, count]) => count > 0);
+  return [
+    ...Object.entries(plain).map(([name, value]): [string, TableCell] => [
+      name,
+      typeof value === "boolean" ? String(value) : value,
+    ]),
+    ...(held_for === null
+      ? []
+      : [
+          [
+            "held for",
+            `${held_for.output_tokens === null ? "" : `${held_for.output_tokens} output tokens, `}by ${held_for.by}`,
+          ] as [string, TableCell],
+        ]),
+    ...used.map(([name, count]): [string, TableCell] => [`tokens ${name}`, count]),
+    ...(delivered === null
+      ? []
+      : Object.entries(delivered).map(([name, count]): [string, TableCell] => [`delivered ${name}`, count])),
+    ...Object.entries(tool_calls).map(([name, count]): [string, TableCell] => [`calls ${name}`, count]),
+    ...items.map((item): [string, TableCell] => [
+      `cost ${item.tool ?? item.class}`,
+      `${item.cost_usd}${item.usd_per_million === null ? "" : ` at ${item.usd_per_million} per 1M`}`,
+    ]),
+    ...Object.entries({ price, served_price }).flatMap(([name, of]): [string, TableCell][] =>
+      of === null ? [] : [[name, `${of.model} from ${of.from}: ${of.source}`]],
+    ),
+    ...doubts.map((doubt): [string, TableCell] => ["doubt", doubt]),
+    ...Object.entries(tags).map(([name, value]): [string, TableCell] => [`tag ${name}`, value]),
+    ...(correction === null
+      ? []
+      : Object.entries(correction).map(([name, value]): [string, TableCell] => [`correction ${name}`, value])),
+    ...corrections.map(({ cost_usd, correction: of }): [string, TableCell] => [
+      "corrected",
+      `${cost_usd} by ${of?.by} at ${of?.at}: ${of?.why}`,
+    ]),
+    ["total_usd", total_usd],
   ];
 }

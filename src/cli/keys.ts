@@ -1,171 +1,181 @@
-import type { Command } from "commander";
-import { createKey, listKeys, newKeyFault, revokeKey, showKey, type NewKey } from "../admin/keys.ts";
-import { keyJson, newKeyJson } from "../reporting/keys.ts";
+import {
+  createKey,
+  keyChangeFault,
+  listKeys,
+  newKeyFault,
+  revokeKey,
+  rotateKey,
+  showKey,
+  updateKey,
+  type KeyUpdate,
+  type NewKey,
+} from "../admin/keys.ts";
+import { keyJson, newKeyJson, rotatedKeyJson } from "../reporting/keys.ts";
 import { isoTime, ownName } from "../reporting/names.ts";
 import { standingOf } from "../reporting/standing.ts";
-import { lifetimeArgument } from "./arguments.ts";
+import { lifetimeArgument, newLifetimeArgument, overlapArgument } from "./arguments.ts";
 import { printStandings } from "./budgets.ts";
-import { changedBy, storeSettings, withStore, type CliContext } from "./context.ts";
-import { example } from "./help.ts";
-import { fail, note, printJson, printLine } from "./io.ts";
-import { registerKeyRotate, registerKeyUpdate } from "./keys-change.ts";
-import { addLimitOptions, limitCells, limitTitles, limitWish, type LimitOptions } from "./limit-options.ts";
-import { addSettingFlags } from "./setting-flags.ts";
+import { command, json, type Given } from "./command.ts";
+import { note, printLine } from "./io.ts";
+import { limitCells, limitChanges, limitOptions, limitTitles } from "./limit-options.ts";
 import { printFields, printTable } from "./table.ts";
 
-interface CreateOptions extends LimitOptions {
-  readonly team?: string;
-  readonly expires?: number;
-  readonly json?: true;
+const createOptions = {
+  ...limitOptions,
+  team: {
+    value: "<team>",
+    help: "the team that the key belongs to; one that is not there yet is made, without limits",
+  },
+  expires: {
+    value: "<duration>",
+    help: "after how long it stops working, such as 30d (default: never)",
+    parse: lifetimeArgument,
+  },
+  json: { help: "print the key with its id and settings as JSON" },
+} as const;
+
+function newKey(name: string, { team, expires, ...limits }: Given<typeof createOptions>): NewKey {
+  return { name, team: team ?? null, lifetimeMs: expires ?? null, ...limitChanges(limits) };
 }
 
-export function registerKeys(program: Command, context: CliContext): void {
-  const keys = program.command("keys").description("make, change, rotate and revoke internal keys");
-  registerCreate(keys, context);
-  registerList(keys, context);
-  registerShow(keys, context);
-  registerKeyUpdate(keys, context);
-  registerKeyRotate(keys, context);
-  registerRevoke(keys, context);
+const updateOptions = {
+  ...limitOptions,
+  team: { value: "<team>", help: "move it to this team; what it spent before stays with the other" },
+  noTeam: { help: "take it out of its team" },
+  expires: {
+    value: "<duration>",
+    help: "after how long from now it stops working, such as 30d, or never",
+    parse: newLifetimeArgument,
+  },
+  json,
+} as const;
+
+function keyChange({ team, noTeam, expires, ...limits }: Given<typeof updateOptions>): KeyUpdate {
+  return { ...limitChanges(limits), team: noTeam ? null : team, lifetimeMs: expires === "never" ? null : expires };
 }
 
-function registerCreate(keys: Command, context: CliContext): void {
-  const { io, adapters } = context;
-  const command = addLimitOptions(
-    keys.command("create <name>").description("make a key and print it, this once: only a digest of it is stored"),
-  )
-    .option("--team <team>", "the team that the key belongs to; one that is not there yet is made, without limits")
-    .option("--expires <duration>", "after how long it stops working, such as 30d (default: never)", lifetimeArgument)
-    .option("--json", "print the key with its id and settings as JSON");
-  addSettingFlags(command, storeSettings);
-  example(command, "farebox keys create alice --team research --models 'gpt-4o*' --expires 30d --rpm 60");
-  command.action(
-    context.run(async (name: string, options: CreateOptions) => {
-      const wanted: NewKey = {
-        name,
-        team: options.team ?? null,
-        lifetimeMs: options.expires ?? null,
-        ...limitWish(options),
-      };
-      // Before the store is opened: a wrong wish must not leave a new database behind.
-      const fault = newKeyFault(wanted);
-      if (fault !== null) return fail(io, fault.message);
-      return await withStore(context, command, "create", async (store) => {
-        const isNewTeam = wanted.team != null && (await store.teams.find(wanted.team)) === undefined;
-        const created = await createKey({ keys: store.keys, clock: adapters.clock, by: changedBy(context) }, wanted);
-        if (!created.ok) return fail(io, created.message);
-        if (options.json) printJson(io, newKeyJson(created.key, created.text));
-        else printLine(io, created.text);
-        if (isNewTeam) note(io, `note: team ${wanted.team} is new; it has no limits`);
-        if (io.isTTY) note(io, `This is the key of ${name}. It cannot be shown again.`);
+export const commands = [
+  command("keys create <name>", {
+    summary: "make a key and print it, this once: only a digest of it is stored",
+    options: createOptions,
+    ledger: "create",
+    examples: ["farebox keys create alice --team research --models 'gpt-4o*' --expires 30d --rpm 60"],
+    check: (options, name) => newKeyFault(newKey(name, options)),
+    run: async (tools, options, name) => {
+      const { team } = options;
+      const isNewTeam = team !== undefined && (await tools.teams.find(team)) === undefined;
+      const created = await createKey(tools, newKey(name, options));
+      return created.ok ? { ...created, newTeam: isNewTeam ? team : null } : created;
+    },
+    json: ({ key, text }) => newKeyJson(key, text),
+    print: (io, { text }) => printLine(io, text),
+    notes: ({ key, newTeam }, io) => [
+      ...(newTeam === null ? [] : [`note: team ${newTeam} is new; it has no limits`]),
+      ...(io.isTTY ? [`This is the key of ${key.name}. It cannot be shown again.`] : []),
+    ],
+  }),
+
+  command("keys list", {
+    summary: "list all keys, revoked ones too",
+    options: { json },
+    ledger: "read",
+    examples: ["farebox keys list"],
+    run: async ({ keys, clock }) => {
+      const now = clock.now();
+      return { keys: (await listKeys(keys)).map((key) => keyJson(key, now)) };
+    },
+    print: (io, { keys }) =>
+      printTable(
+        io,
+        ["name", "id", "team", "models", ...limitTitles, "state", "created", "expires"],
+        keys.map(({ name, id, team, models, limits, output_cap, state, created_at, expires_at }) => [
+          name,
+          id,
+          team,
+          models?.join(",") ?? "all",
+          ...limitCells(limits, output_cap),
+          state,
+          created_at,
+          expires_at ?? "never",
+        ]),
+      ),
+  }),
+
+  command("keys show <name-or-id>", {
+    summary: "show a key's settings and the budgets that apply to it",
+    options: { json },
+    ledger: "read",
+    examples: ["farebox keys show alice"],
+    run: async ({ keys, ledger, clock }, _options, nameOrId) => {
+      const shown = await showKey(keys, nameOrId);
+      if (!shown.ok) return shown;
+      const { key } = shown;
+      const now = clock.now();
+      const windows = await ledger.windowsOf({ key: key.id, team: key.team }, now);
+      return { ...keyJson(key, now), budgets: windows.map((window) => standingOf(window, ownName(key))) };
+    },
+    print: (io, { budgets, limits, ...fields }) => {
+      printFields(io, Object.entries({ ...fields, models: fields.models?.join(",") ?? "all", ...limits }));
+      if (budgets.length === 0) return;
+      printLine(io, "");
+      printStandings(io, budgets);
+    },
+  }),
+
+  command("keys update <name-or-id>", {
+    summary: "change what is given; a running farebox heeds it within a second",
+    options: updateOptions,
+    ledger: "change",
+    examples: [
+      "farebox keys update alice --rpm 60 --tpm 200000",
+      "farebox keys update alice --parallel none --models all",
+    ],
+    check: (options) => keyChangeFault(keyChange(options)),
+    run: (tools, options, nameOrId) => updateKey(tools, nameOrId, keyChange(options)),
+    json: ({ key }, { clock }) => keyJson(key, clock.now()),
+    print: (io, { key }) => printLine(io, `updated ${key.name}`),
+  }),
+
+  command("keys rotate <name-or-id>", {
+    summary: "give a key a new secret and print it, this once; the present one works on for a while",
+    options: {
+      overlap: {
+        value: "<duration>",
+        help: "how long the present secret still works, or 0 (default: 24h)",
+        parse: overlapArgument,
+      },
+      json: { help: "print the key with its id and the end of the overlap as JSON" },
+    },
+    ledger: "change",
+    examples: ["farebox keys rotate alice --overlap 24h"],
+    run: async (tools, { overlap }, nameOrId) => {
+      const rotated = await rotateKey(tools, nameOrId, { overlapMs: overlap });
+      return rotated.ok ? { text: rotated.text, shown: rotatedKeyJson(rotated.key, rotated.text) } : rotated;
+    },
+    json: ({ shown }) => shown,
+    print: (io, { text, shown: { previous_valid_until: until } }) => {
+      printLine(io, text);
+      note(io, until === null ? `The secret before it works no longer.` : `The secret before it works until ${until}.`);
+    },
+  }),
+
+  command("keys revoke <name-or-id>", {
+    summary: "close a key for good; a running farebox heeds it within a second",
+    options: { yes: { help: "close it without asking; only a terminal is asked" }, json },
+    ledger: "change",
+    examples: ["farebox keys revoke alice"],
+    run: async (tools, options, nameOrId) => {
+      const shown = await showKey(tools.keys, nameOrId);
+      if (!shown.ok) return shown;
+      const asks = !options.yes && !options.json && shown.key.revokedAt === null;
+      if (asks && (await tools.adapters.ask(`Close the key ${shown.key.name} for good?`)) === false) {
+        note(tools.io, "nothing was changed");
         return 0;
-      });
-    }),
-  );
-}
-
-function registerList(keys: Command, context: CliContext): void {
-  const { io, adapters } = context;
-  const command = keys.command("list").description("list all keys, revoked ones too").option("--json", "print JSON");
-  addSettingFlags(command, storeSettings);
-  example(command, "farebox keys list");
-  command.action(
-    context.run((options: { json?: true }) =>
-      withStore(context, command, "read", async (store) => {
-        const now = adapters.clock.now();
-        const found = await listKeys(store.keys);
-        if (options.json) {
-          printJson(io, { keys: found.map((key) => keyJson(key, now)) });
-          return 0;
-        }
-        const titles = ["name", "id", "team", "models", ...limitTitles, "state", "created", "expires"];
-        printTable(
-          io,
-          titles.map((title) => ({ title })),
-          found.map((key) => {
-            const { name, id, team, models, limits, output_cap, state, created_at, expires_at } = keyJson(key, now);
-            return [
-              name,
-              id,
-              team,
-              models?.join(",") ?? "all",
-              ...limitCells(limits, output_cap),
-              state,
-              created_at,
-              expires_at ?? "never",
-            ];
-          }),
-        );
-        return 0;
-      }),
-    ),
-  );
-}
-
-function registerShow(keys: Command, context: CliContext): void {
-  const { io, adapters } = context;
-  const command = keys
-    .command("show <name-or-id>")
-    .description("show a key's settings and the budgets that apply to it")
-    .option("--json", "print JSON");
-  addSettingFlags(command, storeSettings);
-  example(command, "farebox keys show alice");
-  command.action(
-    context.run((nameOrId: string, options: { json?: true }) =>
-      withStore(context, command, "read", async (store) => {
-        const shown = await showKey(store.keys, nameOrId);
-        if (!shown.ok) return fail(io, shown.message);
-        const { key } = shown;
-        const now = adapters.clock.now();
-        const windows = await store.ledger.windowsOf({ key: key.id, team: key.team }, now);
-        const budgets = windows.map((window) => standingOf(window, ownName(key)));
-        const details = keyJson(key, now);
-        const { limits, ...fields } = details;
-        if (options.json) {
-          printJson(io, { ...details, budgets });
-          return 0;
-        }
-        printFields(io, Object.entries({ ...fields, models: fields.models?.join(",") ?? "all", ...limits }));
-        if (budgets.length > 0) {
-          printLine(io, "");
-          printStandings(io, budgets);
-        }
-        return 0;
-      }),
-    ),
-  );
-}
-
-function registerRevoke(keys: Command, context: CliContext): void {
-  const { io, adapters } = context;
-  const command = keys
-    .command("revoke <name-or-id>")
-    .description("close a key for good; a running farebox heeds it within a second")
-    .option("--yes", "close it without asking; only a terminal is asked")
-    .option("--json", "print JSON");
-  addSettingFlags(command, storeSettings);
-  example(command, "farebox keys revoke alice");
-  command.action(
-    context.run((nameOrId: string, options: { yes?: true; json?: true }) =>
-      withStore(context, command, "change", async (store) => {
-        const shown = await showKey(store.keys, nameOrId);
-        if (!shown.ok) return fail(io, shown.message);
-        const asks = options.yes !== true && options.json !== true && shown.key.revokedAt === null;
-        if (asks && (await adapters.ask(`Close the key ${shown.key.name} for good?`)) === false) {
-          note(io, "nothing was changed");
-          return 0;
-        }
-        const revoked = await revokeKey({ keys: store.keys, clock: adapters.clock, by: changedBy(context) }, nameOrId);
-        if (!revoked.ok) return fail(io, revoked.message);
-        const { key, first } = revoked;
-        if (options.json) printJson(io, keyJson(key, adapters.clock.now()));
-        else
-          printLine(
-            io,
-            first ? `revoked ${key.name}` : `${key.name} was revoked at ${isoTime(key.revokedAt ?? 0)} already`,
-          );
-        return 0;
-      }),
-    ),
-  );
-}
+      }
+      return await revokeKey(tools, nameOrId);
+    },
+    json: ({ key }, { clock }) => keyJson(key, clock.now()),
+    print: (io, { key: { name, revokedAt }, first }) =>
+      printLine(io, first ? `revoked ${name}` : `${name} was revoked at ${isoTime(revokedAt ?? 0)} already`),
+  }),
+];

@@ -1,40 +1,38 @@
-import type { Command } from "commander";
 import type { Limits } from "../core/limits.ts";
 import { limitArgument, modelsArgument, outputCapArgument } from "./arguments.ts";
 import type { TableCell } from "./table.ts";
 
-/** What the options of `addLimitOptions` leave behind. Words stand for null, which commander does not pass on. */
-export interface LimitOptions extends Readonly<Partial<Record<keyof Limits, number | "none">>> {
-  readonly models?: string[] | "all";
-  readonly outputCap?: number | "none";
-}
+/** The options that keys and teams have in common. Words stand for null, which commander does not pass on. */
+export const limitOptions = {
+  models: {
+    value: "<patterns>",
+    help: "the models that may be used, such as 'gpt-4o*,o3', or all (default: all)",
+    parse: modelsArgument,
+  },
+  rpm: { value: "<n>", help: "requests in any 60 seconds, or none (default: none)", parse: limitArgument },
+  tpm: { value: "<n>", help: "tokens in any 60 seconds, or none (default: none)", parse: limitArgument },
+  parallel: { value: "<n>", help: "requests at the same time, or none (default: none)", parse: limitArgument },
+  outputCap: {
+    value: "<n>",
+    help: "output tokens that a request may ask for, written into those that state none, or none (default: none)",
+    parse: outputCapArgument,
+  },
+} as const;
 
-/** The wish in them; what was not given is undefined. */
-export function limitWish({ models, rpm, tpm, parallel, outputCap }: LimitOptions) {
-  const orNull = (limit: number | "none" | undefined) => (limit === "none" ? null : limit);
+type LimitValue = number | "none" | undefined;
+
+/** The changes that these options ask for; an option that is not given is undefined. */
+export function limitChanges({
+  models,
+  outputCap,
+  ...limits
+}: Readonly<Record<keyof Limits | "outputCap", LimitValue>> & { readonly models: string[] | "all" | undefined }) {
+  const orNull = (limit: LimitValue) => (limit === "none" ? null : limit);
   return {
     models: models === "all" ? null : models,
-    limits: { rpm: orNull(rpm), tpm: orNull(tpm), parallel: orNull(parallel) },
+    limits: { rpm: orNull(limits.rpm), tpm: orNull(limits.tpm), parallel: orNull(limits.parallel) },
     outputCap: orNull(outputCap),
   };
-}
-
-/** The options that keys and teams have in common. */
-export function addLimitOptions(command: Command): Command {
-  return command
-    .option(
-      "--models <patterns>",
-      "the models that may be used, such as 'gpt-4o*,o3', or all (default: all)",
-      modelsArgument,
-    )
-    .option("--rpm <n>", "requests in any 60 seconds, or none (default: none)", limitArgument)
-    .option("--tpm <n>", "tokens in any 60 seconds, or none (default: none)", limitArgument)
-    .option("--parallel <n>", "requests at the same time, or none (default: none)", limitArgument)
-    .option(
-      "--output-cap <n>",
-      "output tokens that a request may ask for, written into those that state none, or none (default: none)",
-      outputCapArgument,
-    );
 }
 
 export const limitTitles = ["rpm", "tpm", "parallel", "output cap"] as const;

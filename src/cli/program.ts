@@ -1,21 +1,17 @@
-import { Command, CommanderError } from "commander";
+import { Command, CommanderError, Help } from "commander";
 import type { Environment, ReadFile } from "../config/sources.ts";
 import type { Adapters } from "./adapters.ts";
-import { registerAdmins } from "./admins.ts";
-import { registerAudit } from "./audit.ts";
+import { addCommand, type CliCommand } from "./command.ts";
+import type { Io } from "./io.ts";
+import type { CliContext } from "./tools.ts";
 import { registerApply } from "./apply.ts";
 import { registerBalance } from "./balance.ts";
-import { registerBudgets } from "./budgets.ts";
-import { registerCharges } from "./charges.ts";
 import { registerConfig } from "./config.ts";
-import type { CliContext } from "./context.ts";
 import { registerDb } from "./db.ts";
 import { registerDemo } from "./demo.ts";
 import { registerDoctor } from "./doctor.ts";
 import { registerEstimate } from "./estimate.ts";
 import { registerExport } from "./export.ts";
-import type { Io } from "./io.ts";
-import { registerKeys } from "./keys.ts";
 import { registerPrices } from "./prices.ts";
 import { registerProxies } from "./proxies.ts";
 import { registerReconcile } from "./reconcile.ts";
@@ -23,9 +19,95 @@ import { registerReport } from "./report.ts";
 import { registerRun } from "./run.ts";
 import { registerSandbox } from "./sandbox.ts";
 import { registerServe } from "./serve.ts";
-import { registerTeams } from "./teams.ts";
 import { registerVerify } from "./verify.ts";
 import { registerWatch } from "./watch.ts";
+
+interface Topic {
+  /** As the help of the program shows it. */
+  readonly term: string;
+  readonly summary: string;
+  readonly register?: (program: Command, context: CliContext) => void;
+  /** Loads its commands and what they import. */
+  readonly load?: () => Promise<{ readonly commands: readonly CliCommand[] }>;
+}
+
+/** The first words of all commands, in the order of the help. The file of one is loaded when it is called. */
+const topics: readonly Topic[] = [
+  { term: "serve [options]", summary: "run the proxy", register: registerServe },
+  {
+    term: "demo [options]",
+    summary: "show the proxy at work before a fake gateway; needs no settings and costs nothing",
+    register: registerDemo,
+  },
+  {
+    term: "run [options] <command...>",
+    summary:
+      "run a command with OPENAI_BASE_URL and OPENAI_API_KEY set to a session of its own; at its end, say on stderr what it cost",
+    register: registerRun,
+  },
+  {
+    term: "sandbox [options]",
+    summary: "run a fake gateway that speaks the whole interface and costs nothing",
+    register: registerSandbox,
+  },
+  { term: "keys", summary: "make, change, rotate and revoke internal keys", load: () => import("./keys.ts") },
+  { term: "teams", summary: "limits and models that the keys of a team share", load: () => import("./teams.ts") },
+  { term: "admins", summary: "make, list and revoke tokens of the admin API", load: () => import("./admins.ts") },
+  { term: "budgets", summary: "limit what may be spent", load: () => import("./budgets.ts") },
+  {
+    term: "apply [options] <file>",
+    summary: "make keys, teams, budgets and limits what a YAML file says (- is stdin)",
+    register: registerApply,
+  },
+  { term: "report [options]", summary: "add up what was spent", register: registerReport },
+  { term: "charges [options]", summary: "list single charges, newest first", load: () => import("./charges.ts") },
+  {
+    term: "watch [options]",
+    summary: "watch requests as they come, with spending and budgets; where it is not a terminal, a line for each",
+    register: registerWatch,
+  },
+  {
+    term: "export [options]",
+    summary: "write the charges as CSV, as JSON lines or as FOCUS rows by day, the oldest first",
+    register: registerExport,
+  },
+  { term: "prices", summary: "check the price files, and show what is in them", register: registerPrices },
+  {
+    term: "estimate [options]",
+    summary: "price a chat request before it is sent; says what is exact, what is estimated and what is a bound",
+    register: registerEstimate,
+  },
+  {
+    term: "balance [options]",
+    summary: "ask the gateway for the account's balance and tell how long it lasts",
+    register: registerBalance,
+  },
+  {
+    term: "reconcile [options]",
+    summary: "compare the ledger with the movement of the gateway's account; exit 1 when they differ beyond doubt",
+    register: registerReconcile,
+  },
+  {
+    term: "verify [options]",
+    summary: "recompute every sum and amount of the ledger from its charges; exit 1 when one differs",
+    register: registerVerify,
+  },
+  { term: "audit [options]", summary: "list who changed what, newest first", load: () => import("./audit.ts") },
+  { term: "db", summary: "migrate, back up, restore, prune and move the ledger", register: registerDb },
+  {
+    term: "proxies",
+    summary: "list the proxies that share a ledger in PostgreSQL, and end a dead one",
+    register: registerProxies,
+  },
+  { term: "config", summary: "look at the settings", register: registerConfig },
+  {
+    term: "doctor [options]",
+    summary: "look at everything that serve needs and say what to do; changes nothing; exit 1 when something fails",
+    register: registerDoctor,
+  },
+];
+
+const nameOf = ({ term }: Topic) => term.replace(/ .*/, "");
 
 export interface CliSurroundings {
   readonly io: Io;
@@ -46,7 +128,9 @@ export async function runCli(argv: readonly string[], surroundings: CliSurroundi
       },
   };
   try {
-    await buildProgram(context).parseAsync([...argv], { from: "user" });
+    const wanted = argv.find((word) => topics.some((topic) => nameOf(topic) === word));
+    const program = await buildProgram(context, (name) => name === wanted);
+    await program.parseAsync([...argv], { from: "user" });
     return exitCode;
   } catch (error) {
     // Commander has printed what is wrong; help and version that were asked for are no fault.
@@ -55,9 +139,11 @@ export async function runCli(argv: readonly string[], surroundings: CliSurroundi
   }
 }
 
-/** Builds the commands. What they do is in the context; what they declare is also what docs/cli.md shows. */
-export function buildProgram(context: CliContext): Command {
+/** Builds the program with the commands of some topics, and no more than the names of the others. */
+export async function buildProgram(context: CliContext, isLoaded: (name: string) => boolean): Promise<Command> {
   const { io, adapters } = context;
+  const terms = new Map<Command, string>();
+  const help = new Help();
   const program = new Command("farebox")
     .description("A local OpenAI-compatible proxy that knows what every request costs")
     .version(adapters.version)
@@ -71,29 +157,19 @@ export function buildProgram(context: CliContext): Command {
       getOutHasColors: () => false,
       getErrHasColors: () => false,
     })
+    .configureHelp({ subcommandTerm: (command) => terms.get(command) ?? help.subcommandTerm(command) })
     .showHelpAfterError("(add --help for usage)");
-  registerServe(program, context);
-  registerDemo(program, context);
-  registerRun(program, context);
-  registerSandbox(program, context);
-  registerKeys(program, context);
-  registerTeams(program, context);
-  registerAdmins(program, context);
-  registerBudgets(program, context);
-  registerApply(program, context);
-  registerReport(program, context);
-  registerCharges(program, context);
-  registerWatch(program, context);
-  registerExport(program, context);
-  registerPrices(program, context);
-  registerEstimate(program, context);
-  registerBalance(program, context);
-  registerReconcile(program, context);
-  registerVerify(program, context);
-  registerAudit(program, context);
-  registerDb(program, context);
-  registerProxies(program, context);
-  registerConfig(program, context);
-  registerDoctor(program, context);
+  for (const topic of topics) {
+    const name = nameOf(topic);
+    if (topic.register) {
+      topic.register(program, context);
+      continue;
+    }
+    const command = program.command(name).description(topic.summary);
+    terms.set(command, topic.term);
+    if (!isLoaded(name) || topic.load === undefined) continue;
+    command.enablePositionalOptions();
+    for (const each of (await topic.load()).commands) addCommand(program, each, context);
+  }
   return program;
 }

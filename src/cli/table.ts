@@ -23,13 +23,17 @@ const cutWidthMin = 8;
 /** A chart narrower than this says nothing; a wider one than that says no more. */
 const chartWidths = { min: 6, max: 30 };
 
+/** A column of figures. */
+export const figures = (title: string): Column => ({ title, align: "right" });
+
 /** A table: aligned under bold titles on a terminal, tab-separated lines elsewhere. Null is shown as a dash. */
 export function printTable(
   io: Io,
-  columns: readonly Column[],
+  titled: readonly (string | Column)[],
   rows: readonly (readonly TableCell[])[],
   chart: Chart = [],
 ): void {
+  const columns = titled.map((column) => (typeof column === "string" ? { title: column } : column));
   const titles = columns.map(({ title }) => title);
   const body = rows.map((row) => row.map((cell) => (cell === null ? "-" : visible(String(cell)))));
   if (!io.isTTY) {

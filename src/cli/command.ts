@@ -1,0 +1,182 @@
+import { Option, type Command } from "commander";
+import type { SettingName } from "../config/table.ts";
+import { example } from "./help.ts";
+import { fail, note, printJson, type ExitCode, type Io } from "./io.ts";
+import { addSettingFlags } from "./setting-flags.ts";
+import { ledgerSettings, toolsFor, type CliContext, type Intent, type LedgerTools, type Tools } from "./tools.ts";
+
+/** An option of a command. Its name is its key in the command's options: `outputCap` is `--output-cap`, `noTeam` is `--no-team`. */
+export interface OptionDeclaration {
+  readonly help: string;
+  /** Stands for the value in `--help`: "<duration>", "<errors...>"; a switch has none. */
+  readonly value?: `<${string}>`;
+  /** Throws commander's InvalidArgumentError. `before`: the value so far, for an option that may be given several times. */
+  readonly parse?: (text: string, before: never) => unknown;
+  readonly choices?: readonly string[];
+  readonly default?: unknown;
+  /** Describes the default in `--help`, where its own text does not. */
+  readonly defaultShown?: string;
+  readonly required?: true;
+}
+
+type Options = Readonly<Record<string, OptionDeclaration>>;
+
+type Parsed<D> = D extends { parse: (text: string, before: never) => infer T }
+  ? T
+  : D extends { choices: readonly (infer C)[] }
+    ? D extends { value: `<${string}...>` }
+      ? readonly C[]
+      : C
+    : string;
+
+type Value<D> = D extends { value: string }
+  ? Parsed<D> | (D extends { default: unknown } | { required: true } ? never : undefined)
+  : boolean;
+
+/** The values of a command's options; a switch that is not given is false. */
+export type Given<O> = { readonly [N in keyof O]: Value<O[N]> };
+
+type Param<W extends string> = W extends `<${string}...>`
+  ? [readonly string[]]
+  : W extends `<${string}>`
+    ? [string]
+    : W extends `[${string}]`
+      ? [string | undefined]
+      : [];
+
+/** The arguments in a command's usage: "keys show <name-or-id>" has one. */
+type Params<U extends string> = U extends `${infer W} ${infer Rest}` ? [...Param<W>, ...Params<Rest>] : Param<U>;
+
+/** Why a command did not do its work: one line for each problem. A use case's `Failure` is one. */
+export interface Refusal {
+  readonly ok: false;
+  readonly message: string | readonly string[];
+  /** That of wrong usage unless given. */
+  readonly code?: ExitCode;
+}
+
+export function refusal(message: string | readonly string[], code?: ExitCode): Refusal {
+  return { ok: false, message, ...(code !== undefined && { code }) };
+}
+
+type Success<R> = Exclude<R, { readonly ok: false } | number>;
+
+interface Declaration<P extends unknown[], O, L, R> {
+  /** That of a command of one word is in the table of topics. */
+  readonly summary?: string;
+  readonly options?: O;
+  /** Settings that it reads before it runs, each with a flag; those of the ledger unless given. */
+  readonly settings?: "all" | readonly SettingName[];
+  /** Settings that must be given. */
+  readonly needs?: readonly SettingName[];
+  /** The settings are read by `run`, which reports their problems itself. */
+  readonly settingsUnread?: true;
+  /** The ledger is opened for this before it runs. */
+  readonly ledger?: L;
+  /** Below the options in `--help`. */
+  readonly help?: string | (() => string);
+  readonly examples: readonly string[];
+  /** Options after the first argument belong to that. */
+  readonly passThrough?: true;
+  /** Checks the input before anything is opened: a wrong one must not leave a new ledger behind. */
+  readonly check?: (options: Given<O>, ...params: P) => Refusal | null;
+  /** The use case. A command that prints as it works answers its exit code. */
+  readonly run: (tools: [L] extends [Intent] ? LedgerTools : Tools, options: Given<O>, ...params: P) => Promise<R>;
+  /** What `--json` prints of a success; all of it unless given. */
+  readonly json?: (value: Success<R>, tools: Tools) => unknown;
+  readonly print?: (io: Io, value: Success<R>, options: Given<O>) => void;
+  /** Remarks on stderr after either. */
+  readonly notes?: (value: Success<R>, io: Io, options: Given<O>) => readonly string[];
+  /** The exit code of a success; 0 unless given. */
+  readonly code?: (value: Success<R>) => ExitCode;
+}
+
+/** A command with the types of its input given up. */
+export interface CliCommand {
+  /** "keys show <name-or-id>" */
+  readonly usage: string;
+  readonly declaration: Declaration<unknown[], Options, Intent | undefined, unknown>;
+}
+
+/** Declares a command: its words with its arguments, and everything that it does and documents. */
+export function command<
+  U extends string,
+  const O extends Options = {},
+  L extends Intent | undefined = undefined,
+  R = unknown,
+>(usage: U, declaration: Declaration<Params<U>, O, L, R>): CliCommand {
+  return {
+    usage,
+    declaration: declaration as unknown as CliCommand["declaration"],
+  };
+}
+
+/** The option of nearly every command. */
+export const json = { help: "print JSON" } as const;
+
+/** Gives the program a command. Its topic, the first word, is there already. */
+export function addCommand(program: Command, { usage, declaration }: CliCommand, context: CliContext): void {
+  const { summary, options = {}, settings, ledger, help, examples, passThrough } = declaration;
+  const [, topic = "", word, args = ""] = /^(\w+)(?: (\w+))?(?: ([<[].*))?$/.exec(usage) ?? [];
+  const above = program.commands.find((each) => each.name() === topic) ?? program;
+  const added = word === undefined ? above : above.command(word).description(summary ?? "");
+  if (args !== "") added.arguments(args);
+  for (const [name, option] of Object.entries(options)) added.addOption(optionOf(name, option));
+  if (passThrough === true) added.passThroughOptions();
+  const used = settings ?? (ledger === undefined ? [] : ledgerSettings);
+  addSettingFlags(added, used === "all" ? undefined : used);
+  if (help !== undefined) added.addHelpText("after", typeof help === "string" ? () => help : help);
+  example(added, ...examples);
+  added.action(context.run((...args: unknown[]) => run(context, added, declaration, args.slice(0, -2))));
+}
+
+function optionOf(name: string, { help, value, parse, choices, required, ...rest }: OptionDeclaration): Option {
+  const flag = `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+  const option = new Option(value === undefined ? flag : `${flag} ${value}`, help);
+  if (choices !== undefined) option.choices(choices);
+  if (parse !== undefined) option.argParser(parse as (text: string) => unknown);
+  if (rest.default !== undefined) option.default(rest.default, rest.defaultShown);
+  return option.makeOptionMandatory(required === true);
+}
+
+async function run(
+  context: CliContext,
+  added: Command,
+  declaration: CliCommand["declaration"],
+  params: unknown[],
+): Promise<number> {
+  const { io } = context;
+  const { settings, ledger, needs, settingsUnread, check, json: toJson = (value) => value } = declaration;
+  const refused = (problem: Refusal) => fail(io, problem.message, problem.code);
+  const options = givenOptions(added, declaration.options ?? {}) as Given<Options>;
+  const wrong = check?.(options, ...params) ?? null;
+  if (wrong !== null) return refused(wrong);
+  const uses = settingsUnread === true ? undefined : (settings ?? (ledger && ledgerSettings));
+  const tools = toolsFor(context, added, uses && { uses, ...(needs && { needs }) });
+  if (!tools.ok) return refused(tools);
+  const work = (given: Tools) => declaration.run(given, options, ...params);
+  const result = await (ledger === undefined ? work(tools.value) : tools.value.withLedger(ledger, work));
+  if (typeof result === "number") return result;
+  if (isRefusal(result)) return refused(result);
+  const value = result as Success<unknown>;
+  if (options["json"] === true) printJson(io, toJson(value, tools.value));
+  else declaration.print?.(io, value, options);
+  for (const line of declaration.notes?.(value, io, options) ?? []) note(io, line);
+  return declaration.code?.(value) ?? 0;
+}
+
+function givenOptions(added: Command, options: Options): Record<string, unknown> {
+  const opts: Record<string, unknown> = added.opts();
+  return Object.fromEntries(
+    Object.entries(options).map(([name, { value }]) => {
+      const negated = /^no[A-Z]/.test(name) ? name.charAt(2).toLowerCase() + name.slice(3) : null;
+      if (negated !== null) return [name, opts[negated] === false];
+      if (value === undefined) return [name, opts[name] === true];
+      return [name, opts[name] === false ? undefined : opts[name]];
+    }),
+  );
+}
+
+function isRefusal(result: unknown): result is Refusal {
+  return typeof result === "object" && result !== null && "ok" in result && result.ok === false;
+}
