@@ -1,36 +1,141 @@
-import type { Charge } from "../src/core/charge.ts";
+import Database from "better-sqlite3";
 import type { Budget } from "../src/core/budget.ts";
+import type { Charge } from "../src/core/charge.ts";
+import type { Key } from "../src/core/keys.ts";
+import type { PriceVersion } from "../src/core/price.ts";
+import type { Task } from "../src/core/tasks.ts";
 import type { Calendar } from "../src/ports/calendar.ts";
 import type { Clock } from "../src/ports/clock.ts";
-import type { Key } from "../src/core/keys.ts";
-import type { KeyStore } from "../src/ports/key-store.ts";
-import type { Ledger } from "../src/ports/ledger.ts";
-import type { Task } from "../src/core/tasks.ts";
 import type { Message } from "../src/ports/outbox.ts";
-import type { PriceVersion } from "../src/core/price.ts";
 import type { BatchChannel, BatchResult, Command } from "../src/store/commands.ts";
-import type { RunSessions } from "../src/ports/run-sessions.ts";
+import { chargeColumns, chargeOf, type ShownChargeRow } from "../src/store/rows/charges.ts";
+import { taskOf, type TaskRow } from "../src/store/rows/tasks.ts";
+import type { Connection, Statement } from "../src/store/sqlite/connection.ts";
+import { answerEach } from "../src/store/sqlite/answer.ts";
+import { migrate } from "../src/store/sqlite/migrate.ts";
+import { openOver } from "../src/store/sqlite/open.ts";
+import { ShortReads } from "../src/store/sqlite/reads.ts";
+import { Writer } from "../src/store/sqlite/writer.ts";
 import type { Store } from "../src/store/store.ts";
+import { keys } from "../src/store/tables/keys.ts";
 
-/** What survives a crash: a database as it is between two transactions. */
-export interface Disk {
-  /** Opens it for a run of the proxy. `through` is put between the store and the writer: there commits fail. */
-  open(options: {
-    readonly calendar: Calendar;
-    readonly clock: Clock;
-    readonly through: (writer: Apply) => BatchChannel;
-    readonly afterTurn: (callback: () => void) => void;
-    /** Called with the way to tell those who listen that keys or budgets were changed. */
-    readonly onChanged: (tell: () => void) => void;
-  }): Store;
-  /** What a command of the CLI has of it, beside a running proxy. */
-  beside(calendar: Calendar): {
-    readonly ledger: Ledger;
-    readonly keys: KeyStore;
-    readonly sessions: RunSessions;
+/** Applies a batch in one transaction. */
+export type Apply = (commands: readonly Command[]) => Promise<BatchResult>;
+
+export interface OpenDisk {
+  readonly calendar: Calendar;
+  readonly clock: Clock;
+  /** Put between the store and the writer: there commits fail. */
+  readonly through: (writer: Apply) => BatchChannel;
+  readonly afterTurn: (callback: () => void) => void;
+  /** Called with the function that reports a change of keys or budgets to the proxy. */
+  readonly onChanged: (report: () => void) => void;
+}
+
+let template: Buffer | null = null;
+
+/** A ledger without a row, in memory. A copy: the migrations take longer than most tests. */
+export function emptyLedger(): Connection {
+  template ??= migrated();
+  const db = new Database(template);
+  db.pragma("synchronous = off");
+  return db;
+}
+
+function migrated(): Buffer {
+  const db = new Database(":memory:");
+  migrate(db);
+  return db.serialize();
+}
+
+/** What survives a crash: the product's own ledger on SQLite in memory, as it is between two transactions. */
+export class Disk {
+  readonly #db = emptied();
+  #running: { readonly writer: Writer; readonly changed: () => void } | null = null;
+  /** Reads what is durable now. */
+  readonly look = lookAt(this.#db);
+
+  /** Opens it for a run of the proxy. */
+  open({ calendar, clock, through, afterTurn, onChanged }: OpenDisk): Store {
+    return openOver(this.#db, { calendar, clock, settlePauseMs: 10, afterTurn }, (writer, on) => {
+      this.#running = { writer, changed: () => onChanged(on.changed) };
+      return through(async (commands) => writer.apply(commands));
+    });
+  }
+
+  /** The store of a CLI command next to a running proxy. */
+  beside(calendar: Calendar): Store {
+    // One writer serves all, so that it knows of every change.
+    const { writer, changed } = this.#running ?? { writer: new Writer(this.#db, calendar, null), changed() {} };
+    const apply: Apply = async (commands) => {
+      const result = writer.apply(commands);
+      if (result.changed) changed();
+      return { ...result, changed: false };
+    };
+    const afterTurn = (callback: () => void) => callback();
+    return openOver(this.#db, { calendar, clock: stopped, afterTurn }, () => ({ apply, close: async () => {} }));
+  }
+}
+
+const stopped: Clock = { now: () => 0, monotonic: () => 0, after: () => ({ cancel() {} }) };
+
+let shared: { readonly db: Connection; readonly empty: () => void } | null = null;
+
+/** One connection for every simulation, without a row again: preparing its statements takes longer than many a run. */
+function emptied(): Connection {
+  shared ??= sharedConnection();
+  shared.empty();
+  return shared.db;
+}
+
+function sharedConnection() {
+  const db = preparingOnce(emptyLedger());
+  db.exec("drop trigger audit_entries_never_go");
+  const tables = db.prepare("select name from sqlite_schema where type = 'table'").pluck().all() as string[];
+  const empty = tables.flatMap((table) => {
+    const rows = db.prepare(`select * from ${table}`).raw().safeIntegers().all() as unknown[][];
+    const erase = db.prepare(`delete from ${table}`);
+    return [
+      () => void erase.run(),
+      ...rows.map((row) => {
+        const insert = db.prepare(`insert into ${table} values (${row.map(() => "?").join(", ")})`);
+        return () => void insert.run(...row);
+      }),
+    ];
+  });
+  return {
+    db,
+    empty() {
+      if (db.inTransaction) db.exec("rollback");
+      db.pragma("foreign_keys = off");
+      for (const step of empty) step();
+      db.pragma("foreign_keys = on");
+    },
   };
-  /** Looks at what is durable now. */
-  readonly look: Look;
+}
+
+/** The connection with every text prepared once. Modes are a statement's own, so each set of them has a statement. */
+function preparingOnce(db: Connection): Connection {
+  const known = new Map<string, Map<string, Statement>>();
+  const prepare = db.prepare.bind(db);
+  const prepared = (sql: string, modes: readonly ("raw" | "pluck" | "safeIntegers")[]): Statement => {
+    const statement = prepare<unknown[]>(sql);
+    for (const mode of modes) statement[mode]();
+    for (const mode of ["raw", "pluck", "safeIntegers"] as const)
+      Object.defineProperty(statement, mode, {
+        value: (on = true) => withModes(sql, [...modes.filter((each) => each !== mode), ...(on ? [mode] : [])]),
+      });
+    return statement;
+  };
+  const withModes = (sql: string, modes: readonly ("raw" | "pluck" | "safeIntegers")[]): Statement => {
+    let ofText = known.get(sql);
+    if (ofText === undefined) known.set(sql, (ofText = new Map<string, Statement>()));
+    const name = modes.join();
+    let statement = ofText.get(name);
+    if (statement === undefined) ofText.set(name, (statement = prepared(sql, modes)));
+    return statement;
+  };
+  return Object.defineProperty(db, "prepare", { value: (sql: string) => withModes(sql, []) });
 }
 
 export interface Look {
@@ -40,11 +145,39 @@ export interface Look {
   keys(): readonly Key[];
   price(id: string): PriceVersion | undefined;
   task(id: string): Task | undefined;
-  /** Whether it pays for a task that is known. */
+  /** Whether the charge pays for a task that is known. */
   isOfTask(charge: string): boolean;
   /** In the order in which they were put in. */
   messages(): readonly Message[];
 }
 
-/** Applies a batch in one transaction. */
-export type Apply = (commands: readonly Command[]) => Promise<BatchResult>;
+function lookAt(db: Connection): Look {
+  const calendar: Calendar = {
+    timeZone: "UTC",
+    spanOf: () => ({ start: 0, end: null }),
+    dateOf: () => "",
+    startOfDate: () => 0,
+  };
+  const reads = new ShortReads(db, calendar, () => null);
+  const charge = db.prepare(`select ${chargeColumns} from charges where id = ?`).safeIntegers();
+  const pending = db.prepare("select id from charges where state = 'pending'").pluck();
+  const task = db.prepare("select * from tasks where task_id = ?");
+  const ofTask = db.prepare("select 1 from tasks where charge = ?");
+  const messages = db.prepare("select id, state from outbox order by seq");
+  return {
+    charge(id) {
+      const row = charge.get(id) as ShownChargeRow | undefined;
+      return row && chargeOf(row);
+    },
+    pendingIds: () => pending.all() as string[],
+    budgets: () => reads.budgets(),
+    keys: () => answerEach(db, keys.queries.list()),
+    price: (id) => reads.price(id),
+    task(id) {
+      const row = task.get(id) as TaskRow | undefined;
+      return row && taskOf(row);
+    },
+    isOfTask: (id) => ofTask.get(id) !== undefined,
+    messages: () => messages.all() as Message[],
+  };
+}

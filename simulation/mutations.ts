@@ -8,32 +8,46 @@ interface Edit {
   readonly to: string;
 }
 
-const memoryLedger = "store/memory/ledger.ts";
+const writer = "store/sqlite/writer.ts";
 
 /** Bugs that a proxy of this kind has had, or could have. */
 export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a settlement without the check for pending": [
-    { file: memoryLedger, from: 'const first = charge.state === "pending";', to: "const first = true;" },
+    {
+      file: "store/sqlite/charges.ts",
+      from: 'if (row.state !== "pending") return { ended: { state: row.state, cost: row.cost, overage: row.overage } };',
+      to: "",
+    },
+    {
+      file: "store/sqlite/charges.ts",
+      from: "reason = ?, ${tokenClasses.map((name) => `${name} = ?`).join(\", \")}\n       where seq = ? and state = 'pending'`",
+      to: 'reason = ?, ${tokenClasses.map((name) => `${name} = ?`).join(", ")}\n       where seq = ?`',
+    },
+    {
+      file: "store/sqlite/charges.ts",
+      from: "first_token_ms = ?, reason = ? where seq = ? and state = 'pending'`",
+      to: "first_token_ms = ?, reason = ? where seq = ?`",
+    },
   ],
   "a hold without the check for room": [
     {
-      file: memoryLedger,
-      from: "const shortage = shortageAmong(windows, amount);",
-      to: "const shortage = shortageAmong([], amount);",
+      file: writer,
+      from: "const refusal = refuse(windows, amount, bounded);",
+      to: "const refusal = refuse([], amount, bounded);",
     },
   ],
   "a hold that forgets its session": [
     {
-      file: memoryLedger,
-      from: "const caller = callerOf({ ...request.caller, tags: request.tags });",
-      to: "const caller = { ...request.caller, session: null };",
+      file: writer,
+      from: "const windows = this.#windows.open({ key, team, session }, at);",
+      to: "const windows = this.#windows.open({ key, team, session: null }, at);",
     },
   ],
   "a check for room outside of the transaction": [
     {
-      file: memoryLedger,
-      from: "const shortage = shortageAmong(windows, amount);",
-      to: "const shortage = shortageAmong([], amount);",
+      file: writer,
+      from: "const refusal = refuse(windows, amount, bounded);",
+      to: "const refusal = refuse([], amount, bounded);",
     },
     {
       file: "store/queued/ledger.ts",
@@ -66,16 +80,20 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   ],
   "an extension that forgets what is held": [
     {
-      file: memoryLedger,
-      from: "this.#put({ ...charge, hold: (charge.hold + granted) as PicoUsd });",
-      to: "this.#put({ ...charge, hold: granted });",
+      file: "store/sqlite/charges.ts",
+      from: "const hold = (charge.hold + amount) as PicoUsd;",
+      to: "const hold = amount;",
     },
   ],
   "a window that is not built from the charges when a budget is set": [
-    { file: memoryLedger, from: "    this.#openFromCharges(stored, at);\n    announce", to: "    announce" },
+    { file: "store/sqlite/budgets.ts", from: "    this.#openAll(this.#known(stored), at);\n", to: "" },
   ],
   "a recovery that voids instead of posting": [
-    { file: memoryLedger, from: "await this.post(id, posting, end);", to: "await this.void(id, posting.reason, end);" },
+    {
+      file: writer,
+      from: "this.#settle(orphanPost(id, unpriced === 1, at));",
+      to: 'this.#settle(["void", id, "crash", [at, null, null, null, null, null]]);',
+    },
   ],
   "a hold for less than the maximum that is sent": [
     {
@@ -192,9 +210,9 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   ],
   "a recovery that ends the holds of running tasks": [
     {
-      file: memoryLedger,
-      from: 'state === "pending" && owner !== this.#run && !this.#runsTask(id)',
-      to: 'state === "pending" && owner !== this.#run',
+      file: writer,
+      from: "and owner <> ? and not ${runsTask} limit ?",
+      to: "and owner <> ? limit ?",
     },
   ],
   "a task that its client hears of before it is written down": [
@@ -207,20 +225,16 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a key that is remembered beyond its revocation": [
     { file: "proxy/authenticate.ts", from: "    generation++;\n    remembered.clear();", to: "    generation++;" },
   ],
-};
-
-/** Bugs of the database's own writer, for `--disk sqlite`. */
-export const sqliteMutations: Readonly<Record<string, readonly Edit[]>> = {
   "a settlement that leaves what was held in its windows": [
     {
-      file: "store/sqlite/writer.ts",
+      file: writer,
       from: "this.#windows.move(found.pending.windows, ended.cost ?? 0n, -(found.pending.hold ?? 0n));",
       to: "this.#windows.move(found.pending.windows, ended.cost ?? 0n, 0n);",
     },
   ],
   "an extension that weighs on no window": [
     {
-      file: "store/sqlite/writer.ts",
+      file: writer,
       from: "if (pending.hold !== null) this.#windows.move(pending.windows, 0n, granted);",
       to: "",
     },
@@ -236,10 +250,13 @@ export const sqliteMutations: Readonly<Record<string, readonly Edit[]>> = {
 
 /** Plants one, in everything that is loaded from now on. Throws where there is no such bug, or a text is not once in its file. */
 export function plant(name: string): void {
-  const all = { ...mutations, ...sqliteMutations };
-  const edits = Object.hasOwn(all, name) ? all[name] : undefined;
-  if (edits === undefined) throw new Error(`no such bug; there are:\n  ${Object.keys(all).join("\n  ")}`);
-  const sources = new Map(edits.map((edit) => [urlOf(edit), edited(name, edit)]));
+  const edits = Object.hasOwn(mutations, name) ? mutations[name] : undefined;
+  if (edits === undefined) throw new Error(`no such bug; there are:\n  ${Object.keys(mutations).join("\n  ")}`);
+  const sources = new Map<string, string>();
+  for (const edit of edits) {
+    const url = new URL(`../src/${edit.file}`, import.meta.url).href;
+    sources.set(url, edited(name, edit, sources.get(url) ?? readFileSync(new URL(url), "utf8")));
+  }
   registerHooks({
     load(url, context, nextLoad) {
       const source = sources.get(url);
@@ -248,13 +265,9 @@ export function plant(name: string): void {
   });
 }
 
-function urlOf({ file }: Edit): string {
-  return new URL(`../src/${file}`, import.meta.url).href;
-}
-
-function edited(name: string, edit: Edit): string {
-  const [before, after, ...more] = readFileSync(new URL(urlOf(edit)), "utf8").split(edit.from);
+function edited(name: string, edit: Edit, source: string): string {
+  const [before, after, ...more] = source.split(edit.from);
   if (after === undefined || more.length > 0)
-    throw new Error(`the text of "${name}" is not once in ${edit.file}: state it anew`);
+    throw new Error(`the text of "${name}" must be in ${edit.file} exactly once; quote the source as it is now`);
   return before + edit.to + after;
 }

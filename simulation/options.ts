@@ -7,7 +7,6 @@ export interface Options {
   /** For how long, where the seeds are random. */
   readonly seconds: number;
   readonly trace: boolean;
-  readonly disk: "memory" | "sqlite";
   /** Runs each seed once for every step, with a crash at that step. */
   readonly crashEverywhere: boolean;
   /** Runs each seed with a crash at this step. */
@@ -24,7 +23,6 @@ Runs the proxy's request path under simulated time, gateway, clients and disk, a
   --seeds N-M         a run for each
   --seconds N         random seeds for so long (the default, for 10 s)
   --trace             print every step
-  --disk sqlite       on SQLite in memory, with its own writer and sums, in the place of the memory ledger
   --crash-at STEP     crash at this step, whatever else the seed has
   --crash-everywhere  a run for each step of each seed, with a crash at it
   --mutation NAME     plant a bug first (simulation/mutations.ts)
@@ -43,7 +41,6 @@ export function readOptions(args: readonly string[]): Options | null {
       "crash-at": { type: "string" },
       "crash-everywhere": { type: "boolean", default: false },
       mutation: { type: "string" },
-      disk: { type: "string", default: "memory" },
       help: { type: "boolean", short: "h", default: false },
     },
   });
@@ -58,16 +55,10 @@ export function readOptions(args: readonly string[]): Options | null {
           : null,
     seconds: wholeNumber(values.seconds, "--seconds"),
     trace: values.trace,
-    disk: diskOf(values.disk),
     crashEverywhere: values["crash-everywhere"],
     crashAt: crashAt === undefined ? null : wholeNumber(crashAt, "--crash-at"),
     mutation: values.mutation ?? null,
   };
-}
-
-function diskOf(name: string): "memory" | "sqlite" {
-  if (name === "memory" || name === "sqlite") return name;
-  throw new Error("--disk: write memory or sqlite");
 }
 
 function seedsOf(text: string): { readonly first: number; readonly last: number } {

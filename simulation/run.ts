@@ -33,7 +33,7 @@ async function run(options: Options): Promise<boolean> {
     return result;
   };
   for (const seed of seedsOf(options, startedAt)) {
-    const asked = { seed: String(seed), traced: options.trace, disk: options.disk };
+    const asked = { seed: String(seed), traced: options.trace };
     const result = await once(options.crashAt === null ? asked : { ...asked, crashAt: options.crashAt });
     if (options.crashEverywhere)
       for (let step = 1; step <= result.steps; step++) await once({ ...asked, crashAt: step });
@@ -58,9 +58,9 @@ function* seedsOf({ seeds, seconds }: Options, startedAt: number): Generator<num
   for (let seed = seeds.first; seed <= seeds.last; seed++) yield seed;
 }
 
-function tell({ seed, crashAt, disk }: RunOptions, { faults }: RunResult): void {
+function tell({ seed, crashAt }: RunOptions, { faults }: RunResult): void {
   console.log(`seed ${seed} fails:\n  ${faults.join("\n  ")}`);
   console.log(
-    `see it again: npm run simulate -- --seed ${seed}${disk === "sqlite" ? " --disk sqlite" : ""}${crashAt === undefined ? "" : ` --crash-at ${crashAt}`} --trace`,
+    `see it again: npm run simulate -- --seed ${seed}${crashAt === undefined ? "" : ` --crash-at ${crashAt}`} --trace`,
   );
 }

@@ -12,11 +12,9 @@ import { faultsOf, type Case } from "./audit.ts";
 import { Books } from "./books.ts";
 import { SimulatedExchange } from "./client.ts";
 import { Commits, soundCommits } from "./commits.ts";
-import type { Disk } from "./disk.ts";
+import { Disk } from "./disk.ts";
 import { SimulatedGateway } from "./gateway.ts";
 import { startInstance, type Instance } from "./instance.ts";
-import { memoryDisk } from "./memory-disk.ts";
-import { sqliteDisk } from "./sqlite-disk.ts";
 import {
   bodyOf,
   budgetOf,
@@ -42,8 +40,6 @@ import { outside, World, type Owner } from "./world.ts";
 export interface RunOptions {
   readonly seed: string;
   readonly traced?: boolean;
-  /** Which ledger the proxy runs on. */
-  readonly disk?: "memory" | "sqlite";
   /** Crash at this step, whatever else the seed has. */
   readonly crashAt?: number;
 }
@@ -95,7 +91,7 @@ class Simulation {
   readonly #options: RunOptions;
   readonly #world: World;
   readonly #plan: Plan;
-  readonly #disk: Disk;
+  readonly #disk = new Disk();
   readonly #commits: Commits;
   readonly #gateway: SimulatedGateway;
   readonly #receiver: Receiver;
@@ -129,7 +125,6 @@ class Simulation {
 
   constructor(options: RunOptions) {
     this.#options = options;
-    this.#disk = options.disk === "sqlite" ? sqliteDisk() : memoryDisk();
     const world = new World(options.seed, { startsAt: 0, traced: options.traced ?? false });
     this.#world = world;
     const plan = planOf(world.chance);

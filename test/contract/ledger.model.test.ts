@@ -4,9 +4,10 @@ import { describe, expect, it } from "vitest";
 import { formatScope, type Caller, type Period, type Scope } from "../../src/core/budget.ts";
 import type { PicoUsd } from "../../src/core/money.ts";
 import type { Charge } from "../../src/core/charge.ts";
-import type { ExtendResult, HoldResult, SettleResult } from "../../src/ports/ledger.ts";
-import type { Store } from "../../src/store/store.ts";
+import type { ExtendResult, HoldResult, Ledger, SettleResult, Verification } from "../../src/ports/ledger.ts";
+import { emptyState, ModelLedger } from "../model/ledger.ts";
 import { repair } from "../../src/store/sqlite/repair.ts";
+import { calendarOf } from "../../src/time/calendar.ts";
 import { derivedRows, tamper } from "../support/derived-rows.ts";
 import {
   alice,
@@ -16,7 +17,6 @@ import {
   holdOf,
   inThreads,
   leasingKind,
-  memoryKind,
   onPostgres,
   postgresKind,
   noon,
@@ -26,14 +26,13 @@ import {
   sqliteKind,
   threadsKind,
   utc,
-  type LedgerHome,
   type LedgerKind,
 } from "../support/ledger-fixtures.ts";
 import { manualClock, type ManualClock } from "../support/manual-clock.ts";
 import { runs } from "../support/effort.ts";
 
 /*
- * The same random story is told to the memory ledger, which adds every sum up from the charges, and to SQLite or PostgreSQL, which
+ * The same random story is told to the model, which adds every sum up from the charges, and to SQLite or PostgreSQL, which
  * keep sums. All that they answer must agree, and their own verification must find nothing.
  */
 
@@ -138,18 +137,34 @@ const step = (zones: readonly string[]): fc.Arbitrary<Step> =>
 
 type Answer = HoldResult | ExtendResult | SettleResult | Charge | object | string | number | boolean | null;
 
-class Told {
-  readonly #home: LedgerHome;
-  readonly #clock: ManualClock;
-  #store: Store;
+/** What the model and a store both do; a store can verify itself, too. */
+type Compared = Pick<Ledger, keyof ModelLedger> & Partial<Pick<Ledger, "verify">>;
 
-  private constructor(home: LedgerHome, clock: ManualClock, store: Store) {
+interface Home extends AsyncDisposable {
+  open(zone?: string): Promise<{ readonly ledger: Compared } & AsyncDisposable>;
+}
+
+function modelHome(clock: ManualClock): Home {
+  const state = emptyState();
+  const closed = { [Symbol.asyncDispose]: async () => {} };
+  return {
+    ...closed,
+    open: async (zone = "UTC") => ({ ...closed, ledger: new ModelLedger(calendarOf(zone), state, clock.now()) }),
+  };
+}
+
+class Told {
+  readonly #home: Home;
+  readonly #clock: ManualClock;
+  #store: Awaited<ReturnType<Home["open"]>>;
+
+  private constructor(home: Home, clock: ManualClock, store: Awaited<ReturnType<Home["open"]>>) {
     this.#home = home;
     this.#clock = clock;
     this.#store = store;
   }
 
-  static async begin(home: LedgerHome, clock: ManualClock): Promise<Told> {
+  static async begin(home: Home, clock: ManualClock): Promise<Told> {
     return new Told(home, clock, await home.open());
   }
 
@@ -221,8 +236,17 @@ class Told {
       charges: await ledger.charges({ limit: 1000 }),
       byDay: await ledger.report({ by: ["day", "key"], ...span }),
       byHour: await ledger.report({ by: ["hour", "team"], ...span }),
-      differences: (await ledger.verify()).differences,
+      bySession: await ledger.report({ by: ["tag:session"], ...span }),
+      spend: await ledger.spend({ by: ["model"], each: "day", ...span }),
+      totals: await ledger.totals(),
+      corrections: await ledger.corrections(span.since, span.until),
+      recent: await ledger.recent({ limit: 100 }),
     };
+  }
+
+  /** What the store's own verification finds. */
+  async differences(): Promise<Verification["differences"] | undefined> {
+    return (await this.#store.ledger.verify?.())?.differences;
   }
 
   async end(): Promise<void> {
@@ -233,9 +257,8 @@ class Told {
 
 async function compare(kind: LedgerKind, steps: readonly Step[]): Promise<void> {
   const clock = manualClock(noon);
-  const homes = [memoryKind, kind].map(({ newHome }) => newHome(clock));
-  const [model, real] = await Promise.all(homes.map((home) => Told.begin(home, clock)));
-  if (model === undefined || real === undefined) throw new Error("two ledgers are compared");
+  const model = await Told.begin(modelHome(clock), clock);
+  const real = await Told.begin(kind.newHome(clock), clock);
   try {
     for (const each of steps) {
       if (each.do === "clock") clock.set(clock.now() + each.by);
@@ -243,7 +266,7 @@ async function compare(kind: LedgerKind, steps: readonly Step[]): Promise<void> 
       expect(await real.standing()).toEqual(await model.standing());
     }
     expect(await real.everything()).toEqual(await model.everything());
-    expect(await real.everything()).toMatchObject({ differences: [] });
+    expect(await real.differences()).toEqual([]);
   } finally {
     await model.end();
     await real.end();
@@ -312,7 +335,7 @@ async function mendsEverything(steps: readonly Step[], faults: readonly string[]
       task: false,
       session: null,
     });
-    expect(await told.everything()).toMatchObject({ differences: [] });
+    expect(await told.differences()).toEqual([]);
   } finally {
     await told.end();
   }

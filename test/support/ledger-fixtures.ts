@@ -14,21 +14,12 @@ import type { Calendar } from "../../src/ports/calendar.ts";
 import type { Clock } from "../../src/ports/clock.ts";
 import type { ChargeEnd, HoldRequest, Posting } from "../../src/ports/ledger.ts";
 import type { NewTask } from "../../src/ports/task-store.ts";
-import { MemoryAccountSamples } from "../../src/store/memory/account-samples.ts";
-import { MemoryAdminStore } from "../../src/store/memory/admins.ts";
-import { MemoryAuditLog } from "../../src/store/memory/audit-log.ts";
-import { memoryChanges, MemoryKeyStore } from "../../src/store/memory/keys.ts";
-import { MemoryTeamStore } from "../../src/store/memory/teams.ts";
-import { MemoryLedger } from "../../src/store/memory/ledger.ts";
-import { MemoryOutbox } from "../../src/store/memory/outbox.ts";
-import { MemoryRunSessions } from "../../src/store/memory/run-sessions.ts";
-import { MemoryTaskStore } from "../../src/store/memory/tasks.ts";
-import { MemoryTaskCallbacks } from "../../src/store/memory/task-callbacks.ts";
-import { emptyState } from "../../src/store/memory/state.ts";
 import { openPostgres, type OpenPostgresOptions } from "../../src/store/postgres/open.ts";
-import { openSqlite, type OpenOptions } from "../../src/store/sqlite/open.ts";
+import { inProcessChannel, openOver, openSqlite, type OpenOptions } from "../../src/store/sqlite/open.ts";
 import type { Store } from "../../src/store/store.ts";
 import { calendarOf } from "../../src/time/calendar.ts";
+import { emptyLedger } from "../../simulation/disk.ts";
+import { manualClock } from "./manual-clock.ts";
 import { layLedger } from "./new-ledger.ts";
 import { newDatabase, type TestDatabase } from "./shared-postgres.ts";
 import { contentId } from "../../src/wire/content-id.ts";
@@ -174,42 +165,15 @@ export interface LedgerKind {
 
 export const utc: Calendar = calendarOf("UTC");
 
-function memoryHome(clock: Clock): LedgerHome {
-  const state = emptyState();
-  return {
-    database: null,
-    async open(zone = "UTC") {
-      const ledger = new MemoryLedger(calendarOf(zone), state, clock.now());
-      const keys = new MemoryKeyStore(state);
-      const teams = new MemoryTeamStore(state);
-      const samples = new MemoryAccountSamples(state);
-      const changes = memoryChanges(state);
-      const admins = new MemoryAdminStore(state);
-      const audit = new MemoryAuditLog(state);
-      const figures = { ledger, samples };
-      const tasks = new MemoryTaskStore(state, ledger);
-      return {
-        ledger,
-        figures,
-        keys,
-        teams,
-        samples,
-        admins,
-        audit,
-        outbox: new MemoryOutbox(state),
-        tasks,
-        callbacks: new MemoryTaskCallbacks(state),
-        sessions: new MemoryRunSessions(state),
-        changes,
-        fleet: null,
-        proxies: null,
-        timeZone: zone,
-        created: false,
-        [Symbol.asyncDispose]: async () => {},
-      };
-    },
-    [Symbol.asyncDispose]: async () => {},
-  };
+export interface MemoryStoreOptions {
+  readonly calendar?: Calendar;
+  readonly clock?: Clock;
+}
+
+/** A ledger on SQLite in memory, whose writes end within the turn of the event loop that asks for them. */
+export function memoryStore({ calendar = utc, clock = manualClock(noon) }: MemoryStoreOptions = {}): Store {
+  const afterTurn = (callback: () => void) => callback();
+  return openOver(emptyLedger(), { calendar, clock, afterTurn }, inProcessChannel);
 }
 
 function sqliteHome(clock: Clock, how: Pick<OpenOptions, "access" | "threads">): LedgerHome {
@@ -247,8 +211,6 @@ export async function openPostgresStore({
   return result.store;
 }
 
-export const memoryKind: LedgerKind = { name: "memory", newHome: memoryHome };
-
 /** As a command opens it. */
 export const sqliteKind: LedgerKind = {
   name: "sqlite in process",
@@ -283,7 +245,7 @@ export const ledgerKinds: readonly LedgerKind[] = onPostgres
   ? [postgresKind]
   : inThreads
     ? [threadsKind]
-    : [memoryKind, sqliteKind, servedKind];
+    : [sqliteKind, servedKind];
 
 /** A task as it is bound to a pending charge, by the charge's id. */
 export function taskOf(charge: string, more: Partial<NewTask> = {}): NewTask {

@@ -2,6 +2,7 @@ import { existsSync, realpathSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import Database from "better-sqlite3";
 import type { Calendar } from "../../ports/calendar.ts";
+import type { Ledger, TimeSpan } from "../../ports/ledger.ts";
 import { calendarOf } from "../../time/calendar.ts";
 import type { BatchChannel } from "../commands.ts";
 import { Health, type StoreEvent } from "../health.ts";
@@ -28,7 +29,7 @@ import { addCarriedToDays } from "./prune.ts";
 import { ShortReads } from "./reads.ts";
 import { rebuildDays } from "./rollups.ts";
 import { RunSessionReads } from "./run-sessions.ts";
-import { streamCharges } from "./stream.ts";
+import { streamCharges, streamOver } from "./stream.ts";
 import { CallbackReads } from "./task-callbacks.ts";
 import { TaskReads } from "./tasks.ts";
 import { ReaderThread, WriterThread, type Lost, type WatchListener } from "./threads.ts";
@@ -56,6 +57,7 @@ export function openOver(
     calendar,
     channel,
     longReads: inProcess(db, calendar),
+    stream: (span: TimeSpan) => streamOver(db, span),
     created: false,
     runningOwner: () => owner,
   };
@@ -199,6 +201,8 @@ interface Parts {
   readonly longReads: LongReads;
   /** Those of `FigureReads`, where others answer them. */
   readonly figureReads?: LongReads;
+  /** In the place of a snapshot on a connection of its own. */
+  readonly stream?: Ledger["stream"];
   readonly created: boolean;
   /** The epoch of the proxy that runs on the file; null for none. */
   readonly runningOwner: () => number | null;
@@ -241,7 +245,7 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
     query: async (reading) => answerEach(db, reading),
     longReads,
     figureReads,
-    stream: (span) => streamCharges(options.path, span),
+    stream: parts.stream ?? ((span) => streamCharges(options.path, span)),
     changes: listeners,
     timeZone,
     created,

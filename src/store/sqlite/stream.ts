@@ -1,7 +1,7 @@
 import type { Charge } from "../../core/charge.ts";
 import type { TimeSpan } from "../../ports/ledger.ts";
 import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
-import { connectToRead } from "./connection.ts";
+import { connectToRead, type Connection } from "./connection.ts";
 
 /** Charges that are handed over at once: some milliseconds of reading. */
 const partCharges = 500;
@@ -10,24 +10,29 @@ const partCharges = 500;
  * The charges of a span, oldest first, on a connection of its own: the open statement is the snapshot that all of them come
  * from. As long as it is open, the write-ahead log cannot start anew.
  */
-export async function* streamCharges(path: string, { since, until }: TimeSpan): AsyncGenerator<readonly Charge[]> {
+export async function* streamCharges(path: string, span: TimeSpan): AsyncGenerator<readonly Charge[]> {
   const db = connectToRead(path);
   try {
-    const rows = db
-      .prepare(
-        `select ${chargeColumns} from charges where admitted_at >= ? and admitted_at < ? order by admitted_at, seq`,
-      )
-      .safeIntegers()
-      .iterate(since, until) as IterableIterator<ShownChargeRow>;
-    let part: Charge[] = [];
-    for (const row of rows) {
-      part.push(chargeOf(row));
-      if (part.length < partCharges) continue;
-      yield part;
-      part = [];
-    }
-    if (part.length > 0) yield part;
+    yield* streamOver(db, span);
   } finally {
     db.close();
   }
+}
+
+/** The charges of a span on a connection that does not write meanwhile. */
+export async function* streamOver(db: Connection, { since, until }: TimeSpan): AsyncGenerator<readonly Charge[]> {
+  const rows = db
+    .prepare(
+      `select ${chargeColumns} from charges where admitted_at >= ? and admitted_at < ? order by admitted_at, seq`,
+    )
+    .safeIntegers()
+    .iterate(since, until) as IterableIterator<ShownChargeRow>;
+  let part: Charge[] = [];
+  for (const row of rows) {
+    part.push(chargeOf(row));
+    if (part.length < partCharges) continue;
+    yield part;
+    part = [];
+  }
+  if (part.length > 0) yield part;
 }

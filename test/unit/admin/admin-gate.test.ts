@@ -3,15 +3,14 @@ import { createAdmin, revokeAdmin } from "../../../src/admin/admins.ts";
 import { createAdminGate, type Admission } from "../../../src/admin/admin-gate.ts";
 import type { AdminFailure } from "../../../src/core/admins.ts";
 import { FailedTries, waitMsAfter } from "../../../src/admin/failed-tries.ts";
-import { MemoryAdminStore } from "../../../src/store/memory/admins.ts";
-import { emptyState } from "../../../src/store/memory/state.ts";
+import { memoryStore } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 
 const settingsToken = "from-the-settings";
 
 async function gateWith({ settings = settingsToken as string | null } = {}) {
   const clock = manualClock("2026-11-20T12:00:00Z");
-  const admins = new MemoryAdminStore(emptyState());
+  const { admins } = memoryStore();
   const failures: AdminFailure[] = [];
   const gate = createAdminGate({ admins, clock, settingsToken: settings, onFailure: (why) => failures.push(why) });
   const add = async (name: string, role: "viewer" | "editor", lifetimeMs: number | null = null) => {

@@ -3,11 +3,10 @@ import { createHash } from "node:crypto";
 import { beforeEach, describe, expect, it } from "vitest";
 import { createKey, revokeKey, showKey, type NewKey } from "../../../src/admin/keys.ts";
 import type { KeyStore } from "../../../src/ports/key-store.ts";
-import { MemoryKeyStore } from "../../../src/store/memory/keys.ts";
-import { emptyState } from "../../../src/store/memory/state.ts";
+import { memoryStore } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 
-const keysInMemory = () => new MemoryKeyStore(emptyState());
+const keysInMemory = () => memoryStore().keys;
 
 describe("keys", () => {
   const clock = manualClock("2026-11-20T12:00:00Z");

@@ -10,16 +10,14 @@ import {
   type TeamUpdate,
 } from "../../../src/admin/teams.ts";
 import { limitMax, noLimits } from "../../../src/core/limits.ts";
-import { MemoryKeyStore } from "../../../src/store/memory/keys.ts";
-import { emptyState } from "../../../src/store/memory/state.ts";
-import { MemoryTeamStore } from "../../../src/store/memory/teams.ts";
+import { memoryStore } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 
 function newTools() {
-  const state = emptyState();
+  const { keys, teams } = memoryStore();
   return {
-    keys: new MemoryKeyStore(state),
-    teams: new MemoryTeamStore(state),
+    keys,
+    teams,
     clock: manualClock("2026-11-20T12:00:00Z"),
     by: "tester",
   };

@@ -3,23 +3,16 @@ import { usd } from "../../../src/core/money.ts";
 import type { AlertType } from "../../../src/core/alerts.ts";
 import { startAlerts } from "../../../src/jobs/alerts.ts";
 import { listAlerts } from "../../../src/reporting/alerts.ts";
-import { MemoryAccountSamples } from "../../../src/store/memory/account-samples.ts";
-import { MemoryLedger } from "../../../src/store/memory/ledger.ts";
-import { MemoryOutbox } from "../../../src/store/memory/outbox.ts";
-import { emptyState } from "../../../src/store/memory/state.ts";
 import { heardLog } from "../../support/heard-log.ts";
-import { alice, budget, endAt, holdOf, noon, posting, utc } from "../../support/ledger-fixtures.ts";
+import { alice, budget, endAt, holdOf, memoryStore, noon, posting, utc } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 
 const hourMs = 3_600_000;
 
-/** The job over a memory ledger. */
+/** The job over a ledger in memory. */
 async function world(start = noon) {
   const clock = manualClock(start);
-  const state = emptyState();
-  const ledger = new MemoryLedger(utc, state);
-  const samples = new MemoryAccountSamples(state);
-  const outbox = new MemoryOutbox(state);
+  const { ledger, samples, outbox } = memoryStore({ clock });
   const log = heardLog();
   const counts: AlertType[] = [];
   let serial = 0;

@@ -3,20 +3,15 @@ import { expect, it } from "vitest";
 import { usd } from "../../../src/core/money.ts";
 import { startBalanceSampler } from "../../../src/jobs/balance-sampler.ts";
 import { silentLog } from "../../../src/log/log.ts";
-import { MemoryAccountSamples } from "../../../src/store/memory/account-samples.ts";
-import { MemoryLedger } from "../../../src/store/memory/ledger.ts";
-import { emptyState } from "../../../src/store/memory/state.ts";
-import { endAt, holdOf, noon, posting, utc } from "../../support/ledger-fixtures.ts";
+import { endAt, holdOf, memoryStore, noon, posting } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 
 const minuteMs = 60_000;
 
-/** A sampler over a memory ledger, before a gateway that answers as `record` says. */
+/** A sampler over a ledger in memory, before a gateway that answers as `record` says. */
 function world({ everyMs = minuteMs } = {}) {
   const clock = manualClock(noon);
-  const state = emptyState();
-  const ledger = new MemoryLedger(utc, state);
-  const samples = new MemoryAccountSamples(state);
+  const { ledger, samples } = memoryStore({ clock });
   const warnings: string[] = [];
   const self = {
     clock,

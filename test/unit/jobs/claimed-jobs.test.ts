@@ -7,11 +7,7 @@ import { startAlerts } from "../../../src/jobs/alerts.ts";
 import type { JobClaim } from "../../../src/jobs/job-claims.ts";
 import { startTaskPoller } from "../../../src/jobs/task-poller.ts";
 import { silentLog } from "../../../src/log/log.ts";
-import { MemoryAccountSamples } from "../../../src/store/memory/account-samples.ts";
-import { MemoryLedger } from "../../../src/store/memory/ledger.ts";
-import { MemoryOutbox } from "../../../src/store/memory/outbox.ts";
-import { emptyState } from "../../../src/store/memory/state.ts";
-import { alice, budget, holdOf, noon, utc } from "../../support/ledger-fixtures.ts";
+import { alice, budget, holdOf, memoryStore, noon, utc } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 
 /** A claim that the test gives and takes away. */
@@ -31,7 +27,7 @@ function someClaim(isMine: boolean): JobClaim & { isOwn: boolean; take(): void }
 
 it("deliveries wait for the claim, and stop before the next message when it has gone", async () => {
   const clock = manualClock(noon);
-  const outbox = new MemoryOutbox(emptyState());
+  const { outbox } = memoryStore();
   const claim = someClaim(false);
   const sent: string[] = [];
   const { promise: lookedUp, resolve: lookUp } = Promise.withResolvers<void>();
@@ -105,9 +101,7 @@ it("the task poller asks for what is due only with the claim", async () => {
 
 it("alerts of its own refusals are raised by every proxy, all others with the claim", async () => {
   const clock = manualClock(noon);
-  const state = emptyState();
-  const ledger = new MemoryLedger(utc, state);
-  const outbox = new MemoryOutbox(state);
+  const { ledger, outbox, samples } = memoryStore();
   const claim = someClaim(false);
   const set = await ledger.setBudget({ ...budget({ kind: "key", key: alice.key }, "1d", "1"), warnPercent: 80 }, noon);
   let serial = 0;
@@ -119,7 +113,7 @@ it("alerts of its own refusals are raised by every proxy, all others with the cl
     calendar: utc,
     log: silentLog,
     target: null,
-    samples: new MemoryAccountSamples(state),
+    samples,
     rules: { balanceFloor: null, hoursMin: null, unsettledMs: 1_000 },
     newId: () => `m${++serial}`,
     names: async () => () => null,

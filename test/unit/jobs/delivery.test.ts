@@ -6,11 +6,9 @@ import { expect, it } from "vitest";
 import type { AddressRule } from "../../../src/core/addresses.ts";
 import { startDelivery, type DeliveryResult } from "../../../src/jobs/delivery.ts";
 import type { Message, NewMessage } from "../../../src/ports/outbox.ts";
-import { MemoryOutbox } from "../../../src/store/memory/outbox.ts";
-import { emptyState } from "../../../src/store/memory/state.ts";
 import { createWebhookSender } from "../../../src/webhook/webhook-sender.ts";
 import { heardLog } from "../../support/heard-log.ts";
-import { noon } from "../../support/ledger-fixtures.ts";
+import { memoryStore, noon } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { startReceiver, status } from "../../support/webhook-receiver.ts";
 
@@ -35,7 +33,7 @@ function world(
   { rule = "administrator" as AddressRule, random = () => 0 } = {},
 ) {
   const clock = manualClock(noon);
-  const outbox = new MemoryOutbox(emptyState());
+  const { outbox } = memoryStore({ clock });
   const log = heardLog();
   const results: DeliveryResult[] = [];
   const start = () =>

@@ -4,15 +4,13 @@ import type { Outcome } from "../../../src/core/settlement.ts";
 import { countTasks } from "../../../src/core/task-ceilings.ts";
 import { createMetrics } from "../../../src/metrics/metrics.ts";
 import { createSettler } from "../../../src/proxy/settle.ts";
-import { emptyState } from "../../../src/store/memory/state.ts";
-import { MemoryLedger } from "../../../src/store/memory/ledger.ts";
 import { systemClock } from "../../../src/time/clock.ts";
 import { heardLog } from "../../support/heard-log.ts";
-import { endAt, holdOf, noon, price, tokens, utc } from "../../support/ledger-fixtures.ts";
+import { endAt, holdOf, memoryStore, noon, price, tokens } from "../../support/ledger-fixtures.ts";
 import { readPage, valueOf } from "../../support/metrics-page.ts";
 
 it("a settlement counts what is in doubt, and names its doubts in the line of one without a plain report", async () => {
-  const ledger = new MemoryLedger(utc, emptyState());
+  const { ledger } = memoryStore();
   const figures = {
     budgets: [],
     spend: [],

@@ -6,8 +6,7 @@ import { noTokens, unchanged } from "../../../src/core/tokens.ts";
 import type { ChargePosted, Events } from "../../../src/ports/events.ts";
 import type { ChargeLedger, SettleResult } from "../../../src/ports/ledger.ts";
 import { createSettler, type SettleParams } from "../../../src/proxy/settle.ts";
-import { MemoryLedger } from "../../../src/store/memory/ledger.ts";
-import { calendarOf } from "../../../src/time/calendar.ts";
+import { memoryStore } from "../../support/ledger-fixtures.ts";
 import { heardLog, type HeardLine } from "../../support/heard-log.ts";
 import { model, noon, pinned, someone } from "./examples.ts";
 
@@ -41,7 +40,7 @@ function settling(ledger: Pick<ChargeLedger, "post" | "void">) {
 
 /** As `settling`, with the reference ledger and the charge "c1" held in it. */
 async function held(amount: PicoUsd | null = hold) {
-  const ledger = new MemoryLedger(calendarOf("UTC"));
+  const { ledger } = memoryStore();
   await ledger.hold({
     id: "c1",
     kind: "request",

@@ -11,8 +11,6 @@ import type { TokenCounts } from "../../../src/core/tokens.ts";
 import type { Ledger } from "../../../src/ports/ledger.ts";
 import { focusColumns, type FocusVersion } from "../../../src/reporting/focus-columns.ts";
 import { focusCsv } from "../../../src/reporting/focus.ts";
-import { emptyState } from "../../../src/store/memory/state.ts";
-import { MemoryLedger } from "../../../src/store/memory/ledger.ts";
 import { connectToWrite } from "../../../src/store/sqlite/connection.ts";
 import { prune } from "../../../src/store/sqlite/prune.ts";
 import { calendarOf } from "../../../src/time/calendar.ts";
@@ -20,7 +18,17 @@ import { prices, tokenCounts } from "../../support/price-arbitraries.ts";
 import { price, rates, tier } from "../../support/example-rates.ts";
 import { csvRecords, type CsvRecord } from "../../support/csv.ts";
 import { judge, type RulesModel } from "../../support/focus-rules.ts";
-import { alice, assumed, bob, endAt, holdOf, noon, openStore, tempFolder } from "../../support/ledger-fixtures.ts";
+import {
+  alice,
+  assumed,
+  bob,
+  endAt,
+  holdOf,
+  memoryStore,
+  noon,
+  openStore,
+  tempFolder,
+} from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { runs } from "../../support/effort.ts";
 
@@ -157,7 +165,7 @@ describe("the FOCUS export", () => {
     async () => {
       await fc.assert(
         fc.asyncProperty(requests, async (sent) => {
-          const ledger = new MemoryLedger(berlin, emptyState());
+          const { ledger } = memoryStore({ calendar: berlin });
           for (const [index, request] of sent.entries()) await send(ledger, `r${index}`, request);
           const { leftOut } = await expectExact(ledger);
           const count = (end: Request["end"]) => sent.filter((request) => request.end === end).length;
@@ -169,7 +177,7 @@ describe("the FOCUS export", () => {
   );
 
   it.skipIf(rules === undefined)("checks or lists every rule, and finds what breaks one", async () => {
-    const ledger = new MemoryLedger(berlin, emptyState());
+    const { ledger } = memoryStore({ calendar: berlin });
     const request = {
       version: price(),
       tokens: tokensOf(10, 5),
@@ -210,7 +218,7 @@ describe("the FOCUS export", () => {
   });
 
   it("has one row a day, key, model, token class and price, in days of the time zone", async () => {
-    const ledger = new MemoryLedger(berlin, emptyState());
+    const { ledger } = memoryStore({ calendar: berlin });
     const version = price({
       tierMode: "marginal",
       tiers: [tier(0, rates({ input: "1", output: "2" })), tier(100, rates({ input: "3", output: "4" }))],
@@ -260,7 +268,7 @@ describe("the FOCUS export", () => {
   });
 
   it("has the lines of the price that decided where another model answered, of its service tier, and of each hosted tool", async () => {
-    const ledger = new MemoryLedger(berlin, emptyState());
+    const { ledger } = memoryStore({ calendar: berlin });
     const asked = price({ model: "asked", tiers: [tier(0, rates({ input: "1", output: "2" }))] });
     const fees = {
       search: { charged: usd("0.01"), list: usd("0.02"), inputTokens: 0 },
@@ -328,7 +336,7 @@ describe("the FOCUS export", () => {
   });
 
   it("shows a correction of an earlier month as one, billed when it was made", async () => {
-    const ledger = new MemoryLedger(berlin, emptyState());
+    const { ledger } = memoryStore({ calendar: berlin });
     const request = {
       version: price(),
       tokens: tokensOf(1_000_000, 0),
@@ -356,7 +364,7 @@ describe("the FOCUS export", () => {
   });
 
   it("has the columns of 1.3 when asked, and only the header for a span with nothing in it", async () => {
-    const ledger = new MemoryLedger(berlin, emptyState());
+    const { ledger } = memoryStore({ calendar: berlin });
     const { columns, records } = await exported(ledger, "1.3");
     expect(records).toEqual([]);
     expect(columns).toEqual(focusColumns("1.3"));

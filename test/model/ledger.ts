@@ -1,8 +1,5 @@
-import { fareboxItself } from "../../core/admins.ts";
-import type { LedgerTotals } from "../../core/account-sample.ts";
-import { isUntold } from "../../core/alerts.ts";
-import { budgetRemoveEntry, budgetSetEntry, correctionEntry } from "../../core/audit.ts";
-import { invariant } from "../../core/assert.ts";
+import type { LedgerTotals } from "../../src/core/account-sample.ts";
+import { invariant } from "../../src/core/assert.ts";
 import {
   amountToHold,
   callerOf,
@@ -17,21 +14,15 @@ import {
   type BudgetWindow,
   type Caller,
   type Shortage,
-} from "../../core/budget.ts";
-import type { Charge, Source } from "../../core/charge.ts";
-import { correctionFault } from "../../core/correction.ts";
-import { standardBilling } from "../../core/cost.ts";
-import { noDoubts } from "../../core/doubts.ts";
-import { sumRawUnits, type RawUnits } from "../../core/raw-units.ts";
-import { noMoney, picoUsdMax, smaller, sum, type PicoUsd } from "../../core/money.ts";
-import { parseCanonicalPrice, type PriceVersion } from "../../core/price.ts";
-import type { CorrectionMade } from "../../core/reconciliation.ts";
-import { sessionTag } from "../../core/tags.ts";
-import { markKeptMs, marksAfter, type StreamSeen } from "../../core/stream-bursts.ts";
-import type { Task } from "../../core/tasks.ts";
-import { noTokens } from "../../core/tokens.ts";
-import type { ChargedFacts, Recomputed } from "../../core/what-if.ts";
-import type { Calendar } from "../../ports/calendar.ts";
+} from "../../src/core/budget.ts";
+import type { Charge, Source } from "../../src/core/charge.ts";
+import { correctionFault } from "../../src/core/correction.ts";
+import { standardBilling } from "../../src/core/cost.ts";
+import { noDoubts } from "../../src/core/doubts.ts";
+import { noMoney, picoUsdMax, smaller, sum, type PicoUsd } from "../../src/core/money.ts";
+import type { CorrectionMade } from "../../src/core/reconciliation.ts";
+import { noTokens } from "../../src/core/tokens.ts";
+import type { Calendar } from "../../src/ports/calendar.ts";
 import {
   isTagDimension,
   tagNameOf,
@@ -40,49 +31,63 @@ import {
   type ChargePage,
   type ChargeQuery,
   type Correction,
-  type Difference,
   type ExtendResult,
   type HoldRequest,
   type HoldResult,
-  type Ledger,
-  type OfSession,
-  type OldHold,
   type Posting,
   type ReportDimension,
   type ReportQuery,
   type ReportRow,
   type SettleResult,
-  type TimeSpan,
-  type Verification,
-  type WhatIfRow,
-  type WrittenResult,
-  writtenKeptMs,
-  type BurstMarksResult,
-} from "../../ports/ledger.ts";
-import { otherNames, type RecentCursor, type RecentQuery, type SpendQuery, type SpendRow } from "../../ports/spend.ts";
-import { postCommand, voidCommand, type PostCommand, type VoidCommand } from "../commands.ts";
-import { isPostedForTheDead, lateCorrection, lateSettlement } from "../late-settlement.ts";
-import { chargesLookedAt, writtenLateMs } from "../recent-charges.ts";
-import { recompute } from "../recompute.ts";
-import { ReportSums } from "../report-sums.ts";
-import { WhatIfSummer, type PostedCharge } from "../what-if-sums.ts";
-import { recordAudit } from "./audit-log.ts";
-import { announce, emptyState, type MemoryState, type StoredCharge } from "./state.ts";
-
+} from "../../src/ports/ledger.ts";
+import {
+  otherNames,
+  type RecentCursor,
+  type RecentQuery,
+  type SpendQuery,
+  type SpendRow,
+} from "../../src/ports/spend.ts";
+import { postCommand, voidCommand, type PostCommand, type VoidCommand } from "../../src/store/commands.ts";
+import { isPostedForTheDead, lateCorrection, lateSettlement } from "../../src/store/late-settlement.ts";
+import { chargesLookedAt, writtenLateMs } from "../../src/store/recent-charges.ts";
+import { ReportSums } from "../../src/store/report-sums.ts";
+import type { PostedCharge } from "../../src/store/what-if-sums.ts";
 const quarterMs = 900_000;
 const hourMs = 3_600_000;
 
+/** A charge with what the port does not show. */
+interface StoredCharge extends Charge {
+  /** The run of a ledger that placed the hold. */
+  readonly owner: number;
+}
+
+/** Outlives the ledger that wrote it, as a file outlives a process. */
+export interface ModelState {
+  /** In the order of writing. */
+  readonly charges: Map<string, StoredCharge>;
+  /** In the order of creation, by id. */
+  readonly budgets: Map<string, Budget>;
+  /** Windows that exist, by their name; their sums are always added up from the charges. */
+  readonly opened: Map<string, { readonly budget: string; readonly start: number; readonly subject: string }>;
+  runs: number;
+  timeZone: string | null;
+}
+
+export function emptyState(): ModelState {
+  return { charges: new Map(), budgets: new Map(), opened: new Map(), runs: 0, timeZone: null };
+}
+
 /**
- * The ledger as plainly as it can be said: the charges are all there is, and every sum is added up from them when it is
- * asked for. The other stores keep sums and must agree with this one. For tests, simulations and throw-away demos.
+ * The reference that the stores are compared with: the charges are all there is, and every sum is added up from them when
+ * it is asked for. The stores keep sums and must agree with this one.
  */
-export class MemoryLedger implements Ledger {
+export class ModelLedger {
   readonly #calendar: Calendar;
-  readonly #state: MemoryState;
+  readonly #state: ModelState;
   readonly #run: number;
 
   /** A new ledger over an old state is a restart: holds of earlier ones have lost their owner. */
-  constructor(calendar: Calendar, state: MemoryState = emptyState(), now = 0) {
+  constructor(calendar: Calendar, state: ModelState, now: number) {
     this.#calendar = calendar;
     this.#state = state;
     this.#run = ++state.runs;
@@ -91,7 +96,7 @@ export class MemoryLedger implements Ledger {
   }
 
   async hold(request: HoldRequest): Promise<HoldResult> {
-    const { id, at, price } = request;
+    const { id, at } = request;
     const caller = callerOf({ ...request.caller, tags: request.tags });
     const windows = this.#open(caller, at);
     const amount = amountToHold(windows, request.amount, request.firstSlice ?? null);
@@ -103,7 +108,6 @@ export class MemoryLedger implements Ledger {
       const shortage = shortageAmong(windows, amount);
       if (shortage !== null) return { ok: false, reason: "no_room", shortage };
     }
-    if (price !== null) this.#state.prices.set(price.id, price.canonical);
     this.#state.charges.set(id, pendingCharge(request, amount, windows, this.#run));
     return { ok: true, room: tightestRoom(this.#open(caller, at)) };
   }
@@ -139,7 +143,6 @@ export class MemoryLedger implements Ledger {
         doubts = noDoubts,
         delivered = null,
       } = posting;
-      if (servedPrice !== undefined) this.#state.prices.set(servedPrice.id, servedPrice.canonical);
       const inDoubt = doubts.length > 0 ? (cost ?? noMoney) : noMoney;
       const overage =
         charge.hold === null || cost === null || cost <= charge.hold ? noMoney : ((cost - charge.hold) as PicoUsd);
@@ -166,27 +169,6 @@ export class MemoryLedger implements Ledger {
   async void(id: string, reason: string, end: ChargeEnd): Promise<SettleResult> {
     if (this.#state.charges.get(id)?.state === "posted") await this.#correctLate(voidCommand(id, reason, end));
     return this.#settle(id, end, () => ({ state: "voided", reason }));
-  }
-
-  async writtenFor(idempotency: string, written: string | null, at: number): Promise<WrittenResult> {
-    const known = this.#state.written;
-    if (written !== null) {
-      for (const [key, { at: then }] of known) if (then < at - writtenKeptMs) known.delete(key);
-      if (!known.has(idempotency)) known.set(idempotency, { written, at });
-    }
-    return { ok: true, written: known.get(idempotency)?.written ?? null };
-  }
-
-  async burstMarks(seen: StreamSeen | null, at: number): Promise<BurstMarksResult> {
-    const state = this.#state;
-    if (seen !== null) {
-      const kept = state.bursts.filter((mark) => mark.at >= at - markKeptMs);
-      const [own, others] = [true, false].map((is) => kept.filter(({ model }) => (model === seen.model) === is));
-      state.bursts = [...(others ?? []), ...marksAfter(own ?? [], seen, at)].toSorted((a, b) =>
-        `${a.model}\0${a.key}` < `${b.model}\0${b.key}` ? -1 : 1,
-      );
-    }
-    return { ok: true, marks: state.bursts };
   }
 
   async adjust(id: string, correction: Correction): Promise<AdjustResult> {
@@ -242,37 +224,21 @@ export class MemoryLedger implements Ledger {
       delivered: null,
       consumption: null,
     });
-    const isKnown = corrected.cost !== null || corrections.length > 0;
-    recordAudit(
-      this.#state,
-      correctionEntry(id, correction, isKnown ? sum([corrected.cost ?? noMoney, before]) : null),
-    );
     return "ok";
   }
 
-  async setBudget(budget: Omit<Budget, "id">, at: number, by = fareboxItself): Promise<Budget> {
+  async setBudget(budget: Omit<Budget, "id">, at: number): Promise<Budget> {
     const { scope, period, mode, limit, warnPercent } = budget;
     const stored = { id: `${formatScope(scope)}/${period}`, scope, period, mode, limit, warnPercent };
-    const before = this.#state.budgets.get(stored.id);
     this.#state.budgets.set(stored.id, stored);
-    recordAudit(this.#state, budgetSetEntry(stored, before, this.#nameOf, { at, by }));
     this.#openFromCharges(stored, at);
-    announce(this.#state);
     return stored;
   }
 
-  async removeBudget(scope: string, period: string, at: number, by = fareboxItself): Promise<boolean> {
+  async removeBudget(scope: string, period: string): Promise<boolean> {
     const id = `${scope}/${period}`;
     for (const [name, window] of this.#state.opened) if (window.budget === id) this.#state.opened.delete(name);
-    const removed = this.#state.budgets.get(id);
-    this.#state.budgets.delete(id);
-    if (removed !== undefined) recordAudit(this.#state, budgetRemoveEntry(removed, this.#nameOf, { at, by }));
-    announce(this.#state);
-    return removed !== undefined;
-  }
-
-  async budgets(): Promise<readonly Budget[]> {
-    return [...this.#state.budgets.values()];
+    return this.#state.budgets.delete(id);
   }
 
   async windows(at: number): Promise<readonly BudgetWindow[]> {
@@ -290,26 +256,17 @@ export class MemoryLedger implements Ledger {
     return this.#weighingOn(caller).map((budget) => this.#window(budget, subjectOf(budget.scope, caller), at));
   }
 
-  async untoldWindows(at: number, limit: number): Promise<readonly BudgetWindow[]> {
-    const told = new Set([...this.#state.messages.values()].map(({ dedupeKey }) => dedupeKey));
-    return (await this.windows(at)).filter((window) => isUntold(window, (key) => told.has(key))).slice(0, limit);
-  }
-
   async charge(id: string): Promise<Charge | undefined> {
     const charge = this.#state.charges.get(id);
-    return charge && this.#shown(charge);
+    return charge && shown(charge);
   }
 
-  async charges(query: ChargeQuery): Promise<ChargePage> {
+  async charges({ limit }: ChargeQuery): Promise<ChargePage> {
     const newestFirst = this.#all()
       .map((charge, written) => ({ charge, written }))
-      .sort((a, b) => b.charge.at - a.charge.at || b.written - a.written)
-      .map(({ charge }) => charge);
-    const last = query.after === undefined ? -1 : newestFirst.findIndex(({ id }) => id === query.after);
-    const isLost = query.after !== undefined && last === -1;
-    const matching = isLost ? [] : newestFirst.slice(last + 1).filter((charge) => matches(charge, query));
-    const charges = matching.slice(0, query.limit).map((charge) => this.#shown(charge));
-    return { charges, next: matching.length > query.limit ? (charges.at(-1)?.id ?? null) : null };
+      .sort((a, b) => b.charge.at - a.charge.at || b.written - a.written);
+    invariant(newestFirst.length <= limit, "the model has no pages");
+    return { charges: newestFirst.map(({ charge }) => shown(charge)), next: null };
   }
 
   async recent(query: RecentQuery): Promise<{ readonly charges: readonly Charge[]; readonly cursor: RecentCursor }> {
@@ -320,56 +277,14 @@ export class MemoryLedger implements Ledger {
       .filter(({ charge, seq }) => isRecent(charge, seq, query))
       .toReversed()
       .slice(0, query.limit)
-      .map(({ charge }) => this.#shown(charge));
+      .map(({ charge }) => shown(charge));
     return { charges, cursor: { written, endedAt: Math.max(0, ...looked.map(({ charge }) => charge.endedAt ?? 0)) } };
   }
 
-  async *stream({ since, until }: TimeSpan): AsyncGenerator<readonly Charge[]> {
-    const inside = this.#all().filter(({ at }) => at >= since && at < until);
-    yield inside.toSorted((a, b) => a.at - b.at).map((charge) => this.#shown(charge));
-  }
-
-  async price(id: string): Promise<PriceVersion | undefined> {
-    const canonical = this.#state.prices.get(id);
-    return canonical === undefined ? undefined : parseCanonicalPrice(canonical);
-  }
-
-  async rawUnits({ since, until }: TimeSpan): Promise<readonly RawUnits[]> {
-    const tasks = [...this.#state.tasks.values()].filter(({ charge, consumption, unitsPerUsd }) => {
-      const { at = -1, state } = this.#state.charges.get(charge) ?? {};
-      return (
-        consumption !== null &&
-        consumption.units !== "0" &&
-        unitsPerUsd === null &&
-        state === "posted" &&
-        at >= since &&
-        at < until
-      );
-    });
-    return sumRawUnits(
-      tasks.flatMap(({ consumption }) => (consumption === null ? [] : [{ ...consumption, tasks: 1 }])),
-    );
-  }
-
-  /** With what its task used up. */
-  #shown(charge: StoredCharge): Charge {
-    const task =
-      charge.kind === "task" ? [...this.#state.tasks.values()].find((each) => each.charge === charge.id) : undefined;
-    return { ...shown(charge), consumption: task?.consumption ?? null };
-  }
-
-  async report({ session, ...query }: ReportQuery & OfSession): Promise<readonly ReportRow[]> {
+  async report(query: ReportQuery): Promise<readonly ReportRow[]> {
     const sums = new ReportSums(query.by);
-    const tagged = session === undefined ? [] : [`tag:${sessionTag}` as const];
-    for (const { dimensions, ...posted } of this.#posted({ ...query, by: [...query.by, ...tagged] })) {
-      if (session !== undefined && dimensions.at(-1) !== session) continue;
-      sums.add({
-        ...posted,
-        dimensions: dimensions.slice(0, query.by.length),
-        cost: posted.cost ?? 0n,
-        listCost: posted.listCost ?? 0n,
-      });
-    }
+    for (const posted of this.#posted(query))
+      sums.add({ ...posted, cost: posted.cost ?? 0n, listCost: posted.listCost ?? 0n });
     return sums.rows();
   }
 
@@ -395,16 +310,6 @@ export class MemoryLedger implements Ledger {
       return { start, names, requests: count("requests"), unpricedRequests: count("unpriced"), ...amounts };
     });
     return rows.sort(byTimeAndNames);
-  }
-
-  async whatIf(query: ReportQuery, recomputed: (charge: ChargedFacts) => Recomputed): Promise<readonly WhatIfRow[]> {
-    const sums = new WhatIfSummer(query.by, recomputed);
-    for (const posted of this.#posted(query)) sums.add(posted);
-    return sums.rows();
-  }
-
-  async prunedUntil(): Promise<number | null> {
-    return null;
   }
 
   async pending(): Promise<{ readonly count: number; readonly oldestAt: number | null }> {
@@ -452,15 +357,9 @@ export class MemoryLedger implements Ledger {
       .sort((a, b) => a.madeAt - b.madeAt);
   }
 
-  async isWritable(): Promise<boolean> {
-    return true;
-  }
-
   async recover(at: number): Promise<number> {
     const end = { at, status: null, servedModel: null, gatewayRequestId: null, durationMs: null, firstTokenMs: null };
-    const orphans = this.#all().filter(
-      ({ id, state, owner }) => state === "pending" && owner !== this.#run && !this.#runsTask(id),
-    );
+    const orphans = this.#all().filter(({ state, owner }) => state === "pending" && owner !== this.#run);
     for (const { id, hold } of orphans) {
       const posting = {
         kind: "post",
@@ -477,36 +376,6 @@ export class MemoryLedger implements Ledger {
     }
     return orphans.length;
   }
-
-  async oldHolds(before: number): Promise<readonly OldHold[]> {
-    return this.#all()
-      .filter(({ id, state, at }) => state === "pending" && at < before && !this.#runsTask(id))
-      .sort((a, b) => a.at - b.at)
-      .slice(0, 1000)
-      .map(({ id, kind, at, key, hold, owner }) => ({
-        id,
-        kind,
-        at,
-        key,
-        amount: hold,
-        isOrphaned: owner !== this.#run,
-      }));
-  }
-
-  async verify(): Promise<Verification> {
-    const differences: Difference[] = [];
-    for (const charge of this.#all()) {
-      const priceOf = (id: string) => {
-        const canonical = this.#state.prices.get(id);
-        return canonical === undefined ? null : parseCanonicalPrice(canonical);
-      };
-      for (const { expected, found } of recompute(charge, priceOf, (id) => this.#taskOf(id) ?? null))
-        differences.push({ kind: "charge", id: charge.id, expected, found });
-    }
-    return { charges: this.#state.charges.size, differences };
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {}
 
   async #correctLate(command: PostCommand | VoidCommand): Promise<void> {
     const late = lateSettlement(command);
@@ -529,15 +398,6 @@ export class MemoryLedger implements Ledger {
     const ended = first ? { ...charge, ...ending(charge), ...known, endedAt } : charge;
     this.#put(ended);
     return { ok: true, first, state: ended.state, cost: ended.cost, overage: ended.overage };
-  }
-
-  /** Whether the charge pays for a task that is known: the task alone ends it. */
-  #runsTask(charge: string): boolean {
-    return this.#taskOf(charge) !== undefined;
-  }
-
-  #taskOf(charge: string): Task | undefined {
-    return [...this.#state.tasks.values()].find((task) => task.charge === charge);
   }
 
   /** The windows that weigh on a caller at an instant; each exists from now on. */
@@ -588,8 +448,6 @@ export class MemoryLedger implements Ledger {
     this.#state.opened.clear();
     for (const budget of this.#state.budgets.values()) this.#openFromCharges(budget, at);
   }
-
-  readonly #nameOf = (id: string) => this.#state.keys.get(id)?.name;
 
   #weighingOn(caller: Caller): Budget[] {
     return [...this.#state.budgets.values()].filter(({ scope }) => weighsOn(scope, caller));
@@ -707,18 +565,6 @@ function byTimeAndNames(a: SpendRow, b: SpendRow): number {
 
 function compared(a: string, b: string): number {
   return a === b ? 0 : a < b ? -1 : 1;
-}
-
-function matches(charge: Charge, query: ChargeQuery): boolean {
-  return (
-    (query.key === undefined || charge.key === query.key) &&
-    (query.model === undefined || charge.model === query.model) &&
-    (query.state === undefined || charge.state === query.state) &&
-    (query.adjusts === undefined || charge.adjusts === query.adjusts) &&
-    (query.tag === undefined || new Map(Object.entries(charge.tags)).get(query.tag.name) === query.tag.value) &&
-    (query.since === undefined || charge.at >= query.since) &&
-    (query.until === undefined || charge.at < query.until)
-  );
 }
 
 function shown({ owner: _owner, ...charge }: StoredCharge): Charge {
