@@ -9,6 +9,7 @@ import { startDelivery } from "../src/jobs/delivery.ts";
 import { signedWith } from "../src/wire/webhook-signature.ts";
 import { startAlerts, type Alerts } from "../src/jobs/alerts.ts";
 import { startBalanceSampler } from "../src/jobs/balance-sampler.ts";
+import { alwaysMine } from "../src/jobs/job-claims.ts";
 import { startTaskPoller } from "../src/jobs/task-poller.ts";
 import type { Calendar } from "../src/ports/calendar.ts";
 import type { Catalogue } from "../src/ports/catalogue.ts";
@@ -86,6 +87,7 @@ export async function startInstance(parts: InstanceParts): Promise<Instance> {
       headers: signedWith("whsec_c2VjcmV0"),
     }),
     countResult: () => {},
+    claim: alwaysMine,
   });
   const alerts = startAlerts({
     ledger,
@@ -101,6 +103,7 @@ export async function startInstance(parts: InstanceParts): Promise<Instance> {
     burnPerHour: () => burnPerHour(ledger, clock.now()),
     drift: differenceOfDay(store),
     countAlert: () => {},
+    claim: alwaysMine,
     wakeDelivery: () => delivery.wake(),
   });
   const watch = new GatewayWatch(clock);
@@ -129,7 +132,7 @@ export async function startInstance(parts: InstanceParts): Promise<Instance> {
     keysRemembered: 10,
     ...looks,
   });
-  const poller = startTaskPoller({ tasks: store.tasks, poll: built.pollTask, clock, log });
+  const poller = startTaskPoller({ tasks: store.tasks, poll: built.pollTask, clock, log, claim: alwaysMine });
   const sampler = startBalanceSampler({
     ledger,
     samples,
@@ -137,6 +140,7 @@ export async function startInstance(parts: InstanceParts): Promise<Instance> {
     log,
     everyMs: settings.balance.ttlMs,
     fetch: built.freshAccount,
+    claim: alwaysMine,
   });
   const running = new Set<SimulatedExchange>();
   const handlers = new Map(

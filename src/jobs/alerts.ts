@@ -20,7 +20,7 @@ import type { Log } from "../ports/log.ts";
 import type { NewMessage, Outbox } from "../ports/outbox.ts";
 import { loop } from "../time/loop.ts";
 import { alertMessage, type AlertMessage } from "../wire/alert-message.ts";
-import { alwaysMine, type JobClaim } from "./job-claims.ts";
+import type { JobClaim } from "./job-claims.ts";
 
 /** Raises alerts while a proxy runs. Disposing of it evaluates the budgets once more, where something was spent since. */
 export interface Alerts extends AsyncDisposable {
@@ -62,11 +62,8 @@ export interface AlertDeps {
   readonly countAlert: (type: AlertType) => void;
   /** Called after new messages were put into the outbox. */
   readonly wakeDelivery: () => void;
-  /**
-   * The claim to evaluate the ledger; unless given, the job is always this proxy's. Refusals of its own every proxy
-   * reports: the outbox takes each alert once.
-   */
-  readonly claim?: JobClaim;
+  /** The claim to evaluate the ledger. Every proxy reports its own refusals: the outbox takes each alert once. */
+  readonly claim: JobClaim;
 }
 
 /** Least pause between two evaluations of the budgets. Milliseconds. */
@@ -86,103 +83,45 @@ const refusedMax = 10_000;
 const raisedMax = 100_000;
 
 export function startAlerts(deps: AlertDeps): Alerts {
-  const { ledger, clock, calendar, log, rules, claim = alwaysMine } = deps;
+  const { ledger, clock, calendar, log, claim } = deps;
   const refusals = new Map<string, Shortage>();
-  /** Keys of alerts that are in the outbox for certain. The outbox knows the others. */
-  const raised = new Set<string>();
+  const raise = alertRaiser(deps);
   let lastAt: number | null = null;
   let hasSpent = false;
   /** Duration of the last evaluation of the budgets. */
   let budgetsMs = 0;
 
-  /** Evaluates the present windows; after the turn of an hour those that have just ended as well. */
-  const budgets = async (): Promise<Alert[]> => {
-    const now = clock.now();
+  /** The alerts of present windows, and after the turn of an hour of those that have just ended. */
+  const windowAlerts = async (now: number): Promise<Alert[]> => {
     const hasTurned = lastAt !== null && calendar.spanOf("1h", lastAt).start !== calendar.spanOf("1h", now).start;
     const instants = lastAt !== null && hasTurned ? [lastAt, now] : [now];
-    hasSpent = false;
-    const shortages = [...refusals.values()];
-    refusals.clear();
-    if (!claim.isMine()) {
-      lastAt = now;
-      return refusalAlerts(shortages);
-    }
     const startedAt = clock.monotonic();
     const found = await Promise.all(instants.map((at) => ledger.untoldWindows(at, windowsMax)));
     budgetsMs = clock.monotonic() - startedAt;
-    const windows = found.flat();
     if (found.some(({ length }) => length === windowsMax)) spent();
+    return budgetAlerts(found.flat());
+  };
+  const evaluateBudgets = async (): Promise<void> => {
+    const now = clock.now();
+    hasSpent = false;
+    const shortages = [...refusals.values()];
+    refusals.clear();
+    const alerts = claim.isMine() ? await windowAlerts(now) : [];
     lastAt = now;
-    return [...budgetAlerts(windows), ...refusalAlerts(shortages)];
+    await raise([...alerts, ...refusalAlerts(shortages)]);
   };
-  const account = async (): Promise<Alert[]> => {
-    if (!claim.isMine()) return [];
-    const day = dayOf(calendar, clock.now());
-    const [balance, drift, old] = await Promise.all([
-      balanceNow(),
-      deps.drift(),
-      ledger.oldHolds(clock.now() - rules.unsettledMs),
-    ]);
-    return [
-      ...(await onBalance(balance, day)),
-      ...(drift === null ? [] : driftAlerts(drift, day)),
-      ...unsettledAlerts(
-        old.map(({ at }) => at),
-        rules.unsettledMs,
-        day,
-      ),
-    ];
-  };
-  const balanceNow = async (): Promise<PicoUsd | null> => {
-    const sample = await deps.samples.latest();
-    if (sample === undefined || clock.now() - sample.askedAt > sampleMsMax) return null;
-    return (scaledFigure(sample.figures.equivalent_in_usd) ?? null) as PicoUsd | null;
-  };
-  const onBalance = async (balance: PicoUsd | null, day: Day): Promise<Alert[]> => {
-    const { balanceFloor: floor, hoursMin } = rules;
-    if (balance === null || (floor === null && hoursMin === null)) return [];
-    return balanceAlerts({ balance, burnPerHour: await deps.burnPerHour() }, { floor, hoursMin }, day);
-  };
-
-  /** Puts new alerts into the outbox. An alert that cannot be written is found again the next time. */
-  const raise = async (alerts: readonly Alert[]): Promise<void> => {
-    const fresh = alerts.filter(({ dedupeKey }) => !raised.has(dedupeKey));
-    if (fresh.length === 0) return;
-    const nameOf = await deps.names();
-    const at = clock.now();
-    const added: AlertMessage[] = [];
-    for (let from = 0; from < fresh.length; from += putAtOnce) {
-      const part = fresh.slice(from, from + putAtOnce);
-      const messages = part.map((alert) => alertMessage(alert, { id: deps.newId(), at, nameOf }));
-      const ids = await deps.outbox.put(
-        part.map((alert, index) => newMessage(alert, messages[index] as AlertMessage, at, deps.target)),
-      );
-      if (ids === undefined) break;
-      if (raised.size > raisedMax) raised.clear();
-      for (const { dedupeKey } of part) raised.add(dedupeKey);
-      added.push(...messages.filter(({ id }) => ids.includes(id)));
-    }
-    if (added.length === 0) return;
-    for (const { type } of added) deps.countAlert(type);
-    log.warn(
-      { alerts: added.length, first: added.slice(0, 5).map(({ type, text }) => ({ type, text })) },
-      "alerts raised",
-    );
-    deps.wakeDelivery();
+  const evaluateAll = async (): Promise<void> => {
+    await budgets.run();
+    if (claim.isMine()) await raise(await accountAlerts(deps));
   };
 
   const onError = (error: unknown): void => log.error({ err: error }, "alerts could not be evaluated");
-  const evaluateBudgets = async (): Promise<void> => raise(await budgets());
-  const budgetLoop = loop(clock, evaluateBudgets, { firstMs: Infinity, everyMs: Infinity, onError });
-  const evaluateAll = async (): Promise<void> => {
-    await budgetLoop.run();
-    await raise(await account());
-  };
+  const budgets = loop(clock, evaluateBudgets, { firstMs: Infinity, everyMs: Infinity, onError });
   const everything = loop(clock, evaluateAll, { firstMs: budgetPauseMs, everyMs: periodMs, onError });
   const spent = (): void => {
     if (hasSpent) return;
     hasSpent = true;
-    budgetLoop.wake(Math.max(budgetPauseMs, budgetsMs / budgetShareMax));
+    budgets.wake(Math.max(budgetPauseMs, budgetsMs / budgetShareMax));
   };
   claim.onTaken(spent);
   return {
@@ -197,9 +136,69 @@ export function startAlerts(deps: AlertDeps): Alerts {
     evaluate: everything.run,
     async [Symbol.asyncDispose]() {
       await everything[Symbol.asyncDispose]();
-      await budgetLoop[Symbol.asyncDispose]();
+      await budgets[Symbol.asyncDispose]();
       if (hasSpent) await evaluateBudgets().catch(onError);
     },
+  };
+}
+
+/** The alerts of the gateway's account and of old holds. */
+async function accountAlerts(deps: AlertDeps): Promise<Alert[]> {
+  const { ledger, clock, rules } = deps;
+  const day = dayOf(deps.calendar, clock.now());
+  const [balance, drift, old] = await Promise.all([
+    balanceNow(deps),
+    deps.drift(),
+    ledger.oldHolds(clock.now() - rules.unsettledMs),
+  ]);
+  const isWatched = rules.balanceFloor !== null || rules.hoursMin !== null;
+  const limits = { floor: rules.balanceFloor, hoursMin: rules.hoursMin };
+  return [
+    ...(balance === null || !isWatched
+      ? []
+      : balanceAlerts({ balance, burnPerHour: await deps.burnPerHour() }, limits, day)),
+    ...(drift === null ? [] : driftAlerts(drift, day)),
+    ...unsettledAlerts(
+      old.map(({ at }) => at),
+      rules.unsettledMs,
+      day,
+    ),
+  ];
+}
+
+async function balanceNow({ samples, clock }: AlertDeps): Promise<PicoUsd | null> {
+  const sample = await samples.latest();
+  if (sample === undefined || clock.now() - sample.askedAt > sampleMsMax) return null;
+  return (scaledFigure(sample.figures.equivalent_in_usd) ?? null) as PicoUsd | null;
+}
+
+/** Returns what puts new alerts into the outbox. An alert that cannot be written is found again by the next evaluation. */
+function alertRaiser(deps: AlertDeps): (alerts: readonly Alert[]) => Promise<void> {
+  const { clock, outbox, target, newId } = deps;
+  /** Keys of alerts that are in the outbox for certain. The outbox knows the others. */
+  const raised = new Set<string>();
+  return async (alerts) => {
+    const fresh = alerts.filter(({ dedupeKey }) => !raised.has(dedupeKey));
+    if (fresh.length === 0) return;
+    const nameOf = await deps.names();
+    const at = clock.now();
+    const added: AlertMessage[] = [];
+    for (let from = 0; from < fresh.length; from += putAtOnce) {
+      const part = fresh.slice(from, from + putAtOnce);
+      const messages = part.map((alert) => ({ alert, message: alertMessage(alert, { id: newId(), at, nameOf }) }));
+      const ids = await outbox.put(messages.map(({ alert, message }) => newMessage(alert, message, at, target)));
+      if (ids === undefined) break;
+      if (raised.size > raisedMax) raised.clear();
+      for (const { dedupeKey } of part) raised.add(dedupeKey);
+      added.push(...messages.map(({ message }) => message).filter(({ id }) => ids.includes(id)));
+    }
+    if (added.length === 0) return;
+    for (const { type } of added) deps.countAlert(type);
+    deps.log.warn(
+      { alerts: added.length, first: added.slice(0, 5).map(({ type, text }) => ({ type, text })) },
+      "alerts raised",
+    );
+    deps.wakeDelivery();
   };
 }
 

@@ -1,7 +1,7 @@
 import { samplesToThin, type AccountSample, type LedgerTotals } from "../core/account-sample.ts";
 import type { Log } from "../ports/log.ts";
 import { loop } from "../time/loop.ts";
-import { alwaysMine, type JobClaim } from "./job-claims.ts";
+import type { JobClaim } from "./job-claims.ts";
 import { takeSample, type SampleDeps } from "./take-sample.ts";
 
 /** Samples the gateway's account while a proxy runs. Disposing of it waits for the sample in progress. */
@@ -28,11 +28,10 @@ export function startBalanceSampler(
     readonly everyMs: number;
     /** Fetches the record from the gateway; undefined where there is none. */
     readonly fetch: () => Promise<unknown>;
-    /** Unless given, the job is always this proxy's. */
-    readonly claim?: JobClaim;
+    readonly claim: JobClaim;
   },
 ): BalanceSampler {
-  const { ledger, samples, clock, log, claim = alwaysMine } = deps;
+  const { ledger, samples, clock, log, claim } = deps;
   let isRequested = false;
   let lastTaken: AccountSample | undefined;
   // Of a sample before a restart this is not known.

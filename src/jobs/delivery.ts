@@ -7,7 +7,7 @@ import type { SendResult, WebhookSender } from "../ports/webhook-sender.ts";
 import { loop } from "../time/loop.ts";
 import { sleep } from "../time/sleep.ts";
 import { webhookHeaders } from "../wire/webhook-signature.ts";
-import { alwaysMine, type JobClaim } from "./job-claims.ts";
+import type { JobClaim } from "./job-claims.ts";
 
 /** The present destination of a message. */
 export interface Destination {
@@ -43,8 +43,8 @@ export interface DeliveryDeps {
   readonly random: () => number;
   readonly destinationOf: (message: Message) => Promise<Destination | NoDestination>;
   readonly countResult: (kind: MessageKind, result: DeliveryResult) => void;
-  /** Asked before each message is sent. Unless given, the job is always this proxy's. */
-  readonly claim?: JobClaim;
+  /** Asked before each message is sent. */
+  readonly claim: JobClaim;
 }
 
 /** Targets that are served in parallel: a few that do not answer must not keep the others waiting. */
@@ -56,8 +56,8 @@ const tidyEveryMs = 3_600_000;
 const afterErrorMs = 5_000;
 
 export function startDelivery(deps: DeliveryDeps): Delivery {
-  const { outbox, clock, log, claim = alwaysMine } = deps;
-  const { isMine } = claim;
+  const { outbox, clock, log } = deps;
+  const { isMine, onTaken } = deps.claim;
   /** The targets that are being served, with the work on each. */
   const busy = new Map<string, Promise<void>>();
   let tidiedAt: number | null = null;
@@ -80,43 +80,13 @@ export function startDelivery(deps: DeliveryDeps): Delivery {
   };
   const serve = async (message: Message, target: string): Promise<void> => {
     try {
-      await attempt(message);
+      await deliver(deps, message, ending);
     } catch (error) {
       log.error({ message_id: message.id, err: error }, "a delivery failed inside Farebox");
       await sleep(clock, afterErrorMs, ending);
     }
     busy.delete(target);
     wake();
-  };
-  const attempt = async (message: Message): Promise<void> => {
-    const destination = await deps.destinationOf(message);
-    const isGone = "gone" in destination;
-    const sent = isGone
-      ? ({ ok: false, error: destination.gone, retryAfterMs: null } as const)
-      : await send(message, destination);
-    if (sent === undefined) return;
-    const outcome = outcomeOf(message, sent, isGone);
-    await record(message.id, outcome);
-    deps.countResult(message.kind, outcome.kind);
-    const fields = { message_id: message.id, kind: message.kind, tries: message.tries + 1 };
-    if (outcome.kind === "given_up") log.warn({ ...fields, reason: outcome.error }, "a message was given up");
-    else log.debug({ ...fields, result: outcome.kind, reason: sent.ok ? undefined : sent.error }, "a message was sent");
-  };
-  const send = async (message: Message, { url, rule, body, headers }: Destination): Promise<SendResult | undefined> => {
-    if (!isMine()) return undefined;
-    const standard = webhookHeaders(message.id, clock.now());
-    return deps.sender.send({ url, rule, headers: { ...standard, ...headers(standard, body) }, body });
-  };
-  const outcomeOf = ({ createdAt, tries }: Message, sent: SendResult, isGone: boolean): Tried => {
-    const now = clock.now();
-    if (sent.ok) return { kind: "delivered", at: now };
-    const { error, retryAfterMs } = sent;
-    const next = isGone ? null : nextTryAt({ createdAt, tries: tries + 1, now, retryAfterMs, random: deps.random() });
-    return next === null ? { kind: "given_up", at: now, error } : { kind: "failed", error, nextTryAt: next };
-  };
-  /** Tries until it is written: a message that was sent must not be sent again while this process knows better. */
-  const record = async (id: string, outcome: Tried): Promise<void> => {
-    while (!(await outbox.tried(id, outcome)) && !ending.aborted) await sleep(clock, afterErrorMs, ending);
   };
   const tidy = async (): Promise<void> => {
     if (!isMine()) return;
@@ -131,7 +101,7 @@ export function startDelivery(deps: DeliveryDeps): Delivery {
     onError: (error) => log.error({ err: error }, "the outbox could not be read"),
   });
   const { ending, wake } = deliveries;
-  claim.onTaken(wake);
+  onTaken(wake);
   return {
     wake,
     async idle() {
@@ -148,4 +118,41 @@ export function startDelivery(deps: DeliveryDeps): Delivery {
       await Promise.all(busy.values());
     },
   };
+}
+
+/** Tries to send a message once, and records the result. */
+async function deliver(deps: DeliveryDeps, message: Message, ending: AbortSignal): Promise<void> {
+  const { clock, log, outbox } = deps;
+  const destination = await deps.destinationOf(message);
+  const isGone = "gone" in destination;
+  const sent = isGone
+    ? ({ ok: false, error: destination.gone, retryAfterMs: null } as const)
+    : await send(deps, message, destination);
+  if (sent === undefined) return;
+  const tried = triedOf(deps, message, sent, isGone);
+  // Until it is written: a message that was sent must not be sent again while this process knows better.
+  while (!(await outbox.tried(message.id, tried)) && !ending.aborted) await sleep(clock, afterErrorMs, ending);
+  deps.countResult(message.kind, tried.kind);
+  const fields = { message_id: message.id, kind: message.kind, tries: message.tries + 1 };
+  if (tried.kind === "given_up") log.warn({ ...fields, reason: tried.error }, "a message was given up");
+  else log.debug({ ...fields, result: tried.kind, reason: sent.ok ? undefined : sent.error }, "a message was sent");
+}
+
+async function send(
+  { claim, clock, sender }: DeliveryDeps,
+  message: Message,
+  { url, rule, body, headers }: Destination,
+): Promise<SendResult | undefined> {
+  if (!claim.isMine()) return undefined;
+  const standard = webhookHeaders(message.id, clock.now());
+  return sender.send({ url, rule, headers: { ...standard, ...headers(standard, body) }, body });
+}
+
+function triedOf({ clock, random }: DeliveryDeps, message: Message, sent: SendResult, isGone: boolean): Tried {
+  const now = clock.now();
+  if (sent.ok) return { kind: "delivered", at: now };
+  const { createdAt, tries } = message;
+  const { error, retryAfterMs } = sent;
+  const next = isGone ? null : nextTryAt({ createdAt, tries: tries + 1, now, retryAfterMs, random: random() });
+  return next === null ? { kind: "given_up", at: now, error } : { kind: "failed", error, nextTryAt: next };
 }

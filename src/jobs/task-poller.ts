@@ -3,7 +3,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
 import type { TaskStore } from "../ports/task-store.ts";
 import { loop } from "../time/loop.ts";
-import { alwaysMine, type JobClaim } from "./job-claims.ts";
+import type { JobClaim } from "./job-claims.ts";
 
 /** Polls the tasks that no client asks for. Disposing of it waits for the polls in progress. */
 export interface TaskPoller extends AsyncDisposable {
@@ -29,10 +29,9 @@ export function startTaskPoller(deps: {
   readonly poll: (task: Task) => Promise<void>;
   readonly clock: Clock;
   readonly log: Log;
-  /** Unless given, the job is always this proxy's. */
-  readonly claim?: JobClaim;
+  readonly claim: JobClaim;
 }): TaskPoller {
-  const { tasks, clock, log, claim = alwaysMine } = deps;
+  const { tasks, clock, log, claim } = deps;
   const polling = new Map<string, Promise<void>>();
   /** The end of each polled task's rest, on the monotonic scale. */
   const resting = new Map<string, number>();

@@ -2,6 +2,7 @@ import { expect, it } from "vitest";
 import { usd } from "../../../src/core/money.ts";
 import type { AlertType } from "../../../src/core/alerts.ts";
 import { startAlerts } from "../../../src/jobs/alerts.ts";
+import { alwaysMine } from "../../../src/jobs/job-claims.ts";
 import { listAlerts } from "../../../src/reporting/alerts.ts";
 import { heardLog } from "../../support/heard-log.ts";
 import { alice, budget, endAt, holdOf, memoryStore, noon, posting, utc } from "../../support/ledger-fixtures.ts";
@@ -41,6 +42,7 @@ async function world(start = noon) {
         names: async () => (id) => (id === "k-alice" ? "alice" : id),
         burnPerHour: async () => self.burn,
         drift: async () => self.drift,
+        claim: alwaysMine,
         countAlert: (type) => void counts.push(type),
         wakeDelivery: () => void self.woken++,
       }),

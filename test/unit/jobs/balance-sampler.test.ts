@@ -2,6 +2,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, it } from "vitest";
 import { usd } from "../../../src/core/money.ts";
 import { startBalanceSampler } from "../../../src/jobs/balance-sampler.ts";
+import { alwaysMine } from "../../../src/jobs/job-claims.ts";
 import { silentLog } from "../../../src/log/log.ts";
 import { endAt, holdOf, memoryStore, noon, posting } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
@@ -26,6 +27,7 @@ function world({ everyMs = minuteMs } = {}) {
         samples,
         clock,
         everyMs,
+        claim: alwaysMine,
         log: { ...silentLog, warn: (_fields, message) => void warnings.push(message) },
         fetch: async () => {
           self.asked++;

@@ -5,6 +5,7 @@ import * as fc from "fast-check";
 import { expect, it } from "vitest";
 import type { AddressRule } from "../../../src/core/addresses.ts";
 import { startDelivery, type DeliveryResult } from "../../../src/jobs/delivery.ts";
+import { alwaysMine } from "../../../src/jobs/job-claims.ts";
 import type { Message, NewMessage } from "../../../src/ports/outbox.ts";
 import { createWebhookSender } from "../../../src/webhook/webhook-sender.ts";
 import { heardLog } from "../../support/heard-log.ts";
@@ -42,6 +43,7 @@ function world(
       clock,
       log,
       random,
+      claim: alwaysMine,
       sender: createWebhookSender({ clock }),
       countResult: (_kind, result) => void results.push(result),
       destinationOf: async ({ target, payload }: Message) => {
