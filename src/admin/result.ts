@@ -6,10 +6,12 @@ export interface Failure {
   readonly ok: false;
   readonly kind: "invalid" | "not_found" | "name_taken" | "refused";
   readonly message: string;
+  /** The field that is at fault, where one is. */
+  readonly param?: string;
 }
 
-export function failure(kind: Failure["kind"], message: string): Failure {
-  return { ok: false, kind, message };
+export function failure(kind: Failure["kind"], message: string, param?: string): Failure {
+  return { ok: false, kind, message, ...(param !== undefined && { param }) };
 }
 
 /** The failure for a name that is not there, with the one that it may have meant. */

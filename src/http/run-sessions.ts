@@ -9,7 +9,7 @@ import { credentialOf, type Authenticate, type Keyring } from "../proxy/authenti
 import { notForwarded, refuse, withKey, type Handler, type Summary } from "../proxy/handler.ts";
 import { isoTime } from "../reporting/names.ts";
 import { sessionJson } from "../reporting/run-session.ts";
-import { readFields, readJsonBody } from "./admin/input.ts";
+import { readFields, readJsonBody } from "./admin/read-input.ts";
 import type { Route } from "./http-app.ts";
 
 export interface RunSessionDeps {

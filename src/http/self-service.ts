@@ -1,20 +1,21 @@
 import { z } from "zod";
+import { failure } from "../admin/result.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { Exchange, HeaderList } from "../ports/exchange.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { FigureLedger, Ledger } from "../ports/ledger.ts";
-import { outputCapOf, type Authenticate } from "../proxy/authenticate.ts";
-import { notForwarded, refuse, withKey, type Handler, type Summary } from "../proxy/handler.ts";
+import { outputCapOf, type Authenticate, type Authenticated } from "../proxy/authenticate.ts";
+import { notForwarded, refuse, withKey } from "../proxy/handler.ts";
 import type { Limiter } from "../proxy/limits.ts";
-import { meJson } from "../reporting/me.ts";
+import { meJson, ownCharge, ownCharges } from "../reporting/me.ts";
 import { ownName } from "../reporting/names.ts";
 import { runOverview } from "../reporting/overview.ts";
-import { ownCharge, ownCharges } from "../reporting/own-charges.ts";
 import { recentJson, recentQueryOf } from "../reporting/recent.ts";
 import type { SpendMemory } from "../reporting/spend-memory.ts";
-import { readQuery } from "./admin/input.ts";
-import { liveQuery, overviewQuery } from "./admin/overview-queries.ts";
+import { atOf, chargeQuery, liveQuery, overviewQuery } from "./admin/fields.ts";
+import { readQuery } from "./admin/read-input.ts";
+import { found, type RouteAnswer } from "./admin/route.ts";
+import { answerHeaders, refusalOfFailure } from "./admin/serve-route.ts";
 import type { Route } from "./http-app.ts";
 
 export interface SelfServiceDeps {
@@ -31,103 +32,63 @@ export interface SelfServiceDeps {
   readonly outputCap: number | null;
 }
 
-const json: HeaderList = [
-  ["content-type", "application/json"],
-  ["cache-control", "no-store"],
-];
-
-/** What a key is told of itself, with the key itself. */
-export function selfServiceRoutes(deps: SelfServiceDeps): readonly Route[] {
-  return [
-    { method: "get", path: "/v1/farebox/me", handler: me(deps) },
-    { method: "get", path: "/v1/farebox/overview", handler: overview(deps) },
-    { method: "get", path: "/v1/farebox/requests/live", handler: live(deps) },
-    { method: "get", path: "/v1/farebox/charges", handler: listCharges(deps) },
-    { method: "get", path: "/v1/farebox/charges/:id", handler: showCharge(deps) },
-  ];
-}
-
-function me({ authenticate, limiter, ledger, latest, clock, outputCap }: SelfServiceDeps): Handler {
-  return withKey(authenticate, async (exchange, who) => {
-    if (exchange.query !== "") return refuseAnyQuery(exchange);
-    return answerJson(
-      exchange,
-      await meJson({ ledger, latest }, who, limiter.standing(who), outputCapOf(who, outputCap), clock.now()),
-    );
-  });
-}
-
 const ownOverviewQuery = overviewQuery.extend({
   by: z.enum(["model", "group"], "must be model or group").default("model"),
 });
-
-function overview({ authenticate, latest, keys, memory, calendar, clock }: SelfServiceDeps): Handler {
-  return withKey(authenticate, async (exchange, { caller }) => {
-    const query = readQuery(exchange.query, ownOverviewQuery);
-    if (!query.ok) return refuse(exchange, query.refusal);
-    const params = query.value as z.output<typeof ownOverviewQuery>;
-    const found = await runOverview(
-      { ledger: latest, memory, keys, calendar },
-      { ...params, now: clock.now(), key: caller.key },
-    );
-    const { now, time_zone, today, month, forecast, ...rest } = found;
-    // The account is not a key's to see.
-    return answerJson(exchange, { now, time_zone, today, month, forecast, balance: null, ...rest });
-  });
-}
-
 const ownLiveQuery = liveQuery.omit({ key: true, team: true });
+const ownChargeQuery = chargeQuery.pick({ limit: true, cursor: true, model: true, state: true, since: true });
 
-function live({ authenticate, latest }: SelfServiceDeps): Handler {
-  return withKey(authenticate, async (exchange, { key, caller }) => {
-    const query = readQuery(exchange.query, ownLiveQuery);
-    if (!query.ok) return refuse(exchange, query.refusal);
-    const params = query.value as z.output<typeof ownLiveQuery>;
-    const asked = recentQueryOf(params);
-    if (asked === null)
-      return refuse(exchange, {
-        code: "invalid_request",
-        message: "after must be the cursor of an earlier answer.",
-        param: "after",
-      });
-    return answerJson(exchange, recentJson(await latest.recent({ ...asked, key: caller.key }), ownName(key)));
+/** A key's view of itself, for the key. */
+export function selfServiceRoutes(deps: SelfServiceDeps): readonly Route[] {
+  const { limiter, ledger, latest, keys, memory, calendar, clock, outputCap } = deps;
+  return [
+    route(deps, "/me", null, async (who) =>
+      found(await meJson({ ledger, latest }, who, limiter.standing(who), outputCapOf(who, outputCap), clock.now())),
+    ),
+    route(deps, "/overview", ownOverviewQuery, async ({ caller }, query) => {
+      const { now, time_zone, today, month, forecast, ...rest } = await runOverview(
+        { ledger: latest, memory, keys, calendar },
+        { ...query, now: clock.now(), key: caller.key },
+      );
+      // The account is not a key's to see.
+      return found({ now, time_zone, today, month, forecast, balance: null, ...rest });
+    }),
+    route(deps, "/requests/live", ownLiveQuery, async ({ key, caller }, query) => {
+      const asked = recentQueryOf(query);
+      if (asked === null) return failure("invalid", "after must be the cursor of an earlier answer", "after");
+      return found(recentJson(await latest.recent({ ...asked, key: caller.key }), ownName(key)));
+    }),
+    route(deps, "/charges", ownChargeQuery, async ({ key }, { since, ...query }) => {
+      const from = since === undefined ? since : atOf(since, deps);
+      const page = await ownCharges({ ledger, key }, { ...query, since: from });
+      return page === undefined
+        ? failure("invalid", "cursor must be the `next` of an earlier page of this list", "cursor")
+        : found(page);
+    }),
+    route(deps, "/charges/:id", null, async ({ key }, _query, id) => {
+      const charge = await ownCharge({ ledger, key }, id);
+      return charge === undefined
+        ? failure("not_found", `this key has no charge '${id}'; GET /v1/farebox/charges lists those that it has`)
+        : found(charge);
+    }),
+  ];
+}
+
+/** `last`: the last segment of the path. */
+function route<Q extends z.ZodObject>(
+  { authenticate }: SelfServiceDeps,
+  path: string,
+  query: Q | null,
+  handle: (who: Authenticated, query: z.output<Q>, last: string) => Promise<RouteAnswer>,
+): Route {
+  const handler = withKey(authenticate, async (exchange, who) => {
+    const read = readQuery(exchange.query, query);
+    if (!read.ok) return refuse(exchange, read.refusal);
+    const last = decodeURIComponent(exchange.path.slice(exchange.path.lastIndexOf("/") + 1));
+    const answer = await handle(who, read.value as z.output<Q>, last);
+    if (!answer.ok) return refuse(exchange, refusalOfFailure(answer));
+    exchange.answer(200, answerHeaders, JSON.stringify(answer.json));
+    return notForwarded;
   });
-}
-
-function listCharges({ authenticate, ledger, calendar, clock }: SelfServiceDeps): Handler {
-  return withKey(authenticate, async (exchange, { key }) => {
-    const found = await ownCharges({ ledger, key }, new URLSearchParams(exchange.query), {
-      now: clock.now(),
-      calendar,
-    });
-    if (!found.ok)
-      return refuse(exchange, { code: "invalid_request", message: `${found.message}.`, param: found.param });
-    return answerJson(exchange, found.page);
-  });
-}
-
-function showCharge({ authenticate, ledger }: SelfServiceDeps): Handler {
-  return withKey(authenticate, async (exchange, { key }) => {
-    if (exchange.query !== "") return refuseAnyQuery(exchange);
-    const id = decodeURIComponent(exchange.path.slice("/v1/farebox/charges/".length));
-    const charge = await ownCharge({ ledger, key }, id);
-    if (charge === undefined) {
-      const message = `This key has no charge '${id}'; GET /v1/farebox/charges lists those that it has.`;
-      return refuse(exchange, { code: "not_found", message });
-    }
-    return answerJson(exchange, charge);
-  });
-}
-
-function answerJson(exchange: Exchange, value: object): Summary {
-  exchange.answer(200, json, JSON.stringify(value));
-  return notForwarded;
-}
-
-function refuseAnyQuery(exchange: Exchange): Summary {
-  const [name] = new URLSearchParams(exchange.query).keys();
-  if (name === undefined)
-    return refuse(exchange, { code: "invalid_request", message: "This path takes no query.", param: null });
-  const message = `There is no parameter ${JSON.stringify(name)} here: this path takes none.`;
-  return refuse(exchange, { code: "invalid_request", message, param: name });
+  return { method: "get", path: `/v1/farebox${path}`, handler };
 }

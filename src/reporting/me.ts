@@ -1,9 +1,11 @@
 import type { BudgetWindow, Caller } from "../core/budget.ts";
-import type { Charge } from "../core/charge.ts";
+import type { Charge, ChargeState } from "../core/charge.ts";
 import type { Key } from "../core/keys.ts";
 import { tightestOf, type Limits, type LimitStanding } from "../core/limits.ts";
-import type { FigureLedger, Ledger } from "../ports/ledger.ts";
+import { pricesOf, type FigureLedger, type Ledger } from "../ports/ledger.ts";
+import { chargeDetailsJson, chargesJson } from "./charges.ts";
 import { isoTime, isoTimeOrNull, ownName } from "./names.ts";
+import type { ChargeDetailsJson, ChargeListJson } from "./shapes/charges.ts";
 import type { MeJson } from "./shapes/keys.ts";
 import { standingOf } from "./standing.ts";
 
@@ -48,4 +50,54 @@ function limitJson(kind: keyof Limits, limits: readonly LimitStanding[]) {
   if (tightest === undefined) return null;
   const { scope, limit, remaining, resetsInMs } = tightest;
   return { scope, limit, remaining, resets_in_seconds: resetsInMs === null ? null : Math.ceil(resetsInMs / 1000) };
+}
+
+/** A key's own charges; `key` is null where none is asked for, for the charges that came without one. */
+export interface OwnCharges {
+  readonly ledger: Ledger;
+  readonly key: Key | null;
+}
+
+/** One page of a key's own charges, newest first; undefined for a cursor that is none of them. */
+export async function ownCharges(
+  own: OwnCharges,
+  {
+    limit,
+    cursor,
+    model,
+    state,
+    since,
+  }: {
+    readonly limit: number;
+    readonly cursor?: string | undefined;
+    readonly model?: string | undefined;
+    readonly state?: ChargeState | undefined;
+    readonly since?: number | undefined;
+  },
+): Promise<ChargeListJson | undefined> {
+  if (cursor !== undefined && (await findOwn(own, cursor)) === undefined) return undefined;
+  const page = await own.ledger.charges({
+    key: own.key?.id ?? "",
+    limit,
+    ...(model !== undefined && { model }),
+    ...(state !== undefined && { state }),
+    ...(since !== undefined && { since }),
+    ...(cursor !== undefined && { after: cursor }),
+  });
+  return chargesJson(page, ownName(own.key));
+}
+
+/** One of a key's own charges with its corrections; undefined for any other, whether it exists or not. */
+export async function ownCharge(own: OwnCharges, id: string): Promise<ChargeDetailsJson | undefined> {
+  const charge = await findOwn(own, id);
+  if (charge === undefined) return undefined;
+  const { charges } = await own.ledger.charges({ adjusts: charge.id, limit: correctionsMax });
+  return chargeDetailsJson(charge, charges, ownName(own.key), await pricesOf(own.ledger, charge));
+}
+
+const correctionsMax = 1000;
+
+async function findOwn({ ledger, key }: OwnCharges, id: string): Promise<Charge | undefined> {
+  const charge = await ledger.charge(id);
+  return charge?.key === (key?.id ?? "") ? charge : undefined;
 }

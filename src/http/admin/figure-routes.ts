@@ -18,7 +18,7 @@ import { balanceSchema, reconciliationSchema, reportSchema } from "../../reporti
 import { alertListSchema, auditListSchema } from "../../reporting/shapes/health.ts";
 import { whoamiSchema } from "../../reporting/shapes/keys.ts";
 import { priceListSchema, pricedModelSchema } from "../../reporting/shapes/prices.ts";
-import { atOf, cursor, instant, limitOf } from "./inputs.ts";
+import { atOf, cursor, instant, limitOf } from "./fields.ts";
 import { found, route, type AdminRoute, type RouteTools } from "./route.ts";
 
 const dimensions = "key, team, model, group, day, hour and tag:NAME";

@@ -20,7 +20,7 @@ import {
   teamSchema,
   teamWithKeysSchema,
 } from "../../reporting/shapes/keys.ts";
-import { cursor, lifetime, limitOf, msOf, overlap } from "./inputs.ts";
+import { cursor, lifetime, limitOf, msOf, overlap } from "./fields.ts";
 import { answered, found, route, type AdminRoute } from "./route.ts";
 
 const outputCap = outputCapSchema

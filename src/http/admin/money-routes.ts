@@ -13,7 +13,7 @@ import { keyNamesOf, type NameOf } from "../../reporting/names.ts";
 import { standingOf } from "../../reporting/standing.ts";
 import { chargeDetailsSchema, chargeListSchema, correctionMadeSchema } from "../../reporting/shapes/charges.ts";
 import { budgetListSchema, removedSchema, setBudgetSchema } from "../../reporting/shapes/keys.ts";
-import { atOf, cursor, instant, limitOf } from "./inputs.ts";
+import { atOf, chargeQuery, cursor, limitOf } from "./fields.ts";
 import { answered, found, route, type AdminRoute } from "./route.ts";
 
 const scope = z
@@ -89,17 +89,6 @@ function windowCursor({ budget, subject }: BudgetWindow): string {
   return Buffer.from(`${budget.id} ${subject}`).toString("base64url");
 }
 
-const chargeFilter = z.strictObject({
-  key: z.string().optional().meta({ description: "A key's name or id." }),
-  model: z.string().optional().meta({ description: "The model that was asked for." }),
-  state: z.enum(["pending", "posted", "voided"], "must be pending, posted or voided").optional(),
-  since: instant.optional(),
-  until: instant.optional(),
-  tag: z.string().optional().meta({ description: "name=value.", example: "feature=search" }),
-  limit: limitOf(100),
-  cursor: cursor.optional(),
-});
-
 function namesIn(keys: KeyStore, charges: readonly Charge[]): Promise<NameOf> {
   return keyNamesOf(
     keys,
@@ -121,7 +110,7 @@ export const chargeRoutes: readonly AdminRoute[] = [
   route("GET /charges", {
     role: "viewer",
     summary: "Charges, newest first, in pages",
-    query: chargeFilter,
+    query: chargeQuery,
     answer: chargeListSchema,
     handle: async (tools, { query: { since, until, ...query } }) => {
       const span = {

@@ -11,7 +11,7 @@ import { liveSchema } from "../../reporting/shapes/charges.ts";
 import { overviewSchema } from "../../reporting/shapes/figures.ts";
 import { healthSchema } from "../../reporting/shapes/health.ts";
 import { priceHistorySchema } from "../../reporting/shapes/prices.ts";
-import { liveQuery, overviewQuery } from "./overview-queries.ts";
+import { liveQuery, overviewQuery } from "./fields.ts";
 import { found, route, type AdminDeps, type AdminRoute } from "./route.ts";
 
 /** What one page of the dashboard asks for at once. */

@@ -53,6 +53,7 @@ export interface NoGateway {
   readonly ok: false;
   readonly kind: "no_gateway";
   readonly message: string;
+  readonly param?: never;
 }
 
 export type AdminMethod = "get" | "post" | "put" | "patch" | "delete";

@@ -4,12 +4,12 @@ import type { Exchange, HeaderList } from "../../ports/exchange.ts";
 import { notForwarded, type Summary } from "../../proxy/handler.ts";
 import type { DashboardSessions } from "../dashboard/signed-in.ts";
 import type { Route } from "../http-app.ts";
-import { readFields, readJsonBody, readQuery, type Read } from "./input.ts";
+import { readFields, readJsonBody, readQuery, type Read } from "./read-input.ts";
 import type { AdminDeps, AdminRoute, RouteAnswer } from "./route.ts";
 
 export const adminBase = "/admin/v1";
 
-const answerHeaders: HeaderList = [
+export const answerHeaders: HeaderList = [
   ["content-type", "application/json"],
   ["cache-control", "no-store"],
 ];
@@ -128,11 +128,11 @@ function matches(route: AdminRoute, path: string): boolean {
   );
 }
 
-function refusalOfFailure({ kind, message }: RouteAnswer & { readonly ok: false }): Refusal {
+export function refusalOfFailure({ kind, message, param }: RouteAnswer & { readonly ok: false }): Refusal {
   const sentence = `${message.slice(0, 1).toUpperCase()}${message.slice(1)}.`;
   switch (kind) {
     case "invalid":
-      return { code: "invalid_request", message: sentence, param: null };
+      return { code: "invalid_request", message: sentence, param: param ?? null };
     case "not_found":
       return { code: "not_found", message: sentence };
     case "name_taken":

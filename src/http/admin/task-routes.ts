@@ -4,7 +4,7 @@ import { failure } from "../../admin/result.ts";
 import { keyNamesOf } from "../../reporting/names.ts";
 import { taskJson } from "../../reporting/tasks.ts";
 import { taskListSchema, taskSchema } from "../../reporting/shapes/charges.ts";
-import { cursor, limitOf } from "./inputs.ts";
+import { cursor, limitOf } from "./fields.ts";
 import { found, route, type AdminRoute } from "./route.ts";
 
 const taskQuery = z.strictObject({

@@ -5,7 +5,7 @@ import type { Exchange, HeaderList } from "../../ports/exchange.ts";
 import { notForwarded, type Handler, type Summary } from "../../proxy/handler.ts";
 import { isoTime } from "../../reporting/names.ts";
 import type { DashboardSession } from "../../reporting/shapes/keys.ts";
-import { readJsonBody } from "../admin/input.ts";
+import { readJsonBody } from "../admin/read-input.ts";
 import type { Route } from "../http-app.ts";
 import { dropSession, keepSession } from "./cookie.ts";
 import type { DashboardSessions, SignedIn } from "./signed-in.ts";

@@ -1,12 +1,14 @@
 import { z } from "zod";
 import { lifetimeMsMax, overlapMsMax } from "../../admin/keys.ts";
 import { parseDuration } from "../../core/duration.ts";
+import { spendDimensions } from "../../ports/spend.ts";
 import { instantForms, isInstant, parseInstant } from "../../reporting/instants.ts";
+import { spanNames } from "../../reporting/shapes/figures.ts";
 import type { RouteTools } from "./route.ts";
 
 /*
- * Fields that bodies and queries have in common. What a field may be is said once, in words for a person and for the
- * document; what it may be beside the other fields is the use case's to say.
+ * Fields and queries that several routes have in common. The schema says what a field may be, for people and for the
+ * document; the use case judges it next to the other fields.
  */
 
 function duration(meaning: string, minMs: number, maxMs: number) {
@@ -57,3 +59,37 @@ export function limitOf(defaultCount: number) {
 }
 
 export const cursor = z.string().max(200).meta({ description: "The `next` of the page before." });
+
+const model = z.string().optional().meta({ description: "The model that was asked for." });
+const chargeState = z.enum(["pending", "posted", "voided"], "must be pending, posted or voided").optional();
+
+export const chargeQuery = z.strictObject({
+  key: z.string().optional().meta({ description: "A key's name or id." }),
+  model,
+  state: chargeState,
+  since: instant.optional(),
+  until: instant.optional(),
+  tag: z.string().optional().meta({ description: "name=value.", example: "feature=search" }),
+  limit: limitOf(100),
+  cursor: cursor.optional(),
+});
+
+export const overviewQuery = z.strictObject({
+  span: z
+    .enum(spanNames, `must be one of ${spanNames.join(", ")}`)
+    .default("7d")
+    .meta({ description: "What is drawn over time." }),
+  by: z
+    .enum(spendDimensions, `must be one of ${spendDimensions.join(", ")}`)
+    .default("model")
+    .meta({ description: "What it is split by." }),
+});
+
+export const liveQuery = z.strictObject({
+  key: z.string().optional().meta({ description: "A key's name or id." }),
+  team: z.string().optional(),
+  model,
+  state: chargeState.meta({ description: "Used without `after` only, since the end of a request changes its state." }),
+  limit: limitOf(50),
+  after: z.string().max(100).optional().meta({ description: "The `cursor` of an earlier answer." }),
+});
