@@ -200,7 +200,7 @@ export const settingsTable = {
     kind: choice(["off", "enforce"]),
     default: "off",
     meaning: "enforce: a task beyond the account's ceilings is refused with 429 instead of failing at the gateway",
-    page: "webhooks.md#how-many-tasks-may-run",
+    page: "webhooks.md#task-ceilings",
   },
   metrics_token: {
     kind: secret,
