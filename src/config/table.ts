@@ -194,7 +194,7 @@ export const settingsTable = {
     kind: yesNo,
     default: "0",
     meaning: "1 permits webhooks of tasks to private addresses, and over plain http to this machine",
-    page: "webhooks.md#where-a-webhook-may-go",
+    page: "webhooks.md#allowed-addresses",
   },
   task_ceilings: {
     kind: choice(["off", "enforce"]),
