@@ -1,49 +1,143 @@
-import { InvalidArgumentError, type Command } from "commander";
-import { shownDatabase } from "../config/database.ts";
+import { InvalidArgumentError } from "commander";
+import { parseDatabase, shownDatabase, type DatabaseSetting } from "../config/database.ts";
 import { parseDuration } from "../core/duration.ts";
-import type { Settings } from "../config/settings.ts";
+import { formatUsd } from "../core/money.ts";
+import { isPostgresUrl } from "../core/postgres-url.ts";
 import { pruneAgeMsMin } from "../core/retention.ts";
 import { verificationJson } from "../reporting/verification.ts";
-import type { CopiedLedger } from "./adapters.ts";
-import { settingsFor, storeSettings, type CliContext } from "./context.ts";
-import { registerCopy } from "./db-copy.ts";
-import { example } from "./help.ts";
-import { fail, note, printJson, printLine, type ExitCode } from "./io.ts";
+import type { CopiedLedger, MovedLedger, PostgresSetting, UpkeepResult } from "./adapters.ts";
+import { command, json, refusal, type Refusal } from "./command.ts";
+import { note, printLine, type Io } from "./io.ts";
 import { progress } from "./progress.ts";
-import { addSettingFlags } from "./setting-flags.ts";
+import { ledgerSettings, type Tools } from "./tools.ts";
 
-/** `db`: the ledger's file as a whole. */
-export function registerDb(program: Command, context: CliContext): void {
-  const db = program.command("db").description("migrate, back up, restore, prune and move the ledger");
-  registerMigrate(db, context);
-  registerBackup(db, context);
-  registerRestore(db, context);
-  registerPrune(db, context);
-  registerCopy(db, context);
-}
-
-function registerMigrate(db: Command, context: CliContext): void {
-  const { io, adapters } = context;
-  const command = db
-    .command("migrate")
-    .description("bring the ledger of an earlier release to this one's schema, after a backup; serve does so too")
-    .option("--no-backup", "make no backup, where you have one")
-    .option("--json", "print JSON");
-  example(command, "farebox db migrate");
-  withSettings(context, command, async (settings, options: { backup: boolean; json?: true }) => {
-    const result = await adapters.upkeep.migrate(settings, { backup: options.backup });
-    if (!result.ok) return fail(io, result.problem, result.code);
-    const { from, to, changed, backup, restore } = result;
-    const place = shownDatabase(settings.database);
-    if (options.json) printJson(io, { from, to, backup, restore });
-    else if (!changed) printLine(io, `the ledger at ${place} has schema version ${to}; there is nothing to migrate`);
-    else {
-      printLine(io, migrationText(place, result));
+/** The ledger as a whole. */
+export const commands = [
+  command("db migrate", {
+    summary: "bring the ledger of an earlier release to this one's schema, after a backup; serve does so too",
+    options: { noBackup: { help: "make no backup, where you have one" }, json },
+    settings: ledgerSettings,
+    examples: ["farebox db migrate"],
+    run: async ({ adapters, settings }, { noBackup }) => {
+      const place = shownDatabase(settings.database);
+      return done(await adapters.upkeep.migrate(settings, { backup: !noBackup }), { place });
+    },
+    json: ({ from, to, backup, restore }) => ({ from, to, backup, restore }),
+    print: (io, { place, changed, backup, restore, ...schemas }) => {
+      if (!changed)
+        return printLine(io, `the ledger at ${place} has schema version ${schemas.to}; there is nothing to migrate`);
+      printLine(io, migrationText(place, schemas));
       if (backup !== null) printLine(io, `as it was before: ${backup}`);
       if (restore !== null) printLine(io, restore);
-    }
-    return 0;
-  });
+    },
+  }),
+
+  command("db backup <file>", {
+    summary:
+      "copy the ledger as it is now, beside a running serve too, and verify the copy; exit 1 when its sums differ",
+    options: { force: { help: "replace the file where it is there" }, json },
+    settings: ledgerSettings,
+    examples: ["farebox db backup farebox-2026-11-20.db"],
+    run: async ({ adapters, settings, io }, { force }, file) => {
+      const bar = progress(io, "copied");
+      const result = await adapters.upkeep.backUp(settings, file, { replace: force, onProgress: bar.show });
+      bar.end();
+      return done(result);
+    },
+    json: copiedJson,
+    print: (io, copied) => printLine(io, `backed up to ${copied.file}: ${verdict(copied)}`),
+    code: ({ verification }) => (verification.differences.length === 0 ? 0 : 1),
+  }),
+
+  command("db restore <file>", {
+    summary: "put a verified copy of a backup in the ledger's place, while no serve runs; the ledger before it is kept",
+    options: { json },
+    settings: ledgerSettings,
+    examples: ["farebox db restore farebox-2026-11-20.db"],
+    run: async ({ adapters, settings, io }, _options, file) => {
+      const bar = progress(io, "copied");
+      const result = await adapters.upkeep.restore(settings, file, bar.show);
+      bar.end();
+      return done(result, { backup: file });
+    },
+    json: ({ replaced, ...copied }) => ({ ...copiedJson(copied), replaced }),
+    print: (io, { backup, replaced, ...copied }) => {
+      printLine(io, `restored ${backup} to ${copied.file}: ${verdict(copied)}`);
+      if (replaced !== null) printLine(io, `the ledger before it: ${replaced}`);
+    },
+  }),
+
+  command("db prune", {
+    summary:
+      "turn old charges into sums by day, beside a running serve too; what is pending stays, and every sum stays right",
+    options: {
+      olderThan: {
+        value: "<age>",
+        help: "charges of whole days older than this, such as 400d",
+        parse: ageArgument,
+        required: true,
+      },
+      dryRun: { help: "only count what would be pruned" },
+      json,
+    },
+    settings: ledgerSettings,
+    examples: ["farebox db prune --older-than 400d --dry-run"],
+    run: async ({ adapters, settings, io }, { olderThan, dryRun }) => {
+      const bar = progress(io, "pruned");
+      const how = { olderThanMs: olderThan, dryRun, onProgress: bar.show };
+      const result = await adapters.upkeep.prune(settings, how);
+      bar.end();
+      if (!result.ok) return refusal(result.problem, result.code);
+      const { charges, windows, quarters, before } = result;
+      return {
+        before: new Date(before).toISOString(),
+        charges,
+        windows,
+        quarter_rollups: quarters,
+        dry_run: dryRun,
+      };
+    },
+    print: (io, { before, charges, windows, quarter_rollups, dry_run }) => {
+      printLine(io, `${dry_run ? "would prune" : "pruned"} ${charges} charges from before ${before} into sums by day`);
+      if (io.isTTY)
+        note(io, `with ${windows} ended budget windows, and ${quarter_rollups} quarter-hour sums older than 35 days`);
+    },
+  }),
+
+  command("db copy <from> [to]", {
+    summary:
+      "move a ledger from its SQLite file into an empty PostgreSQL database, while no serve runs, and compare every row; broken off, the same command goes on",
+    options: {
+      toFile: { value: "<file>", help: "a file that holds the address of the database, which has a password in it" },
+      json,
+    },
+    help: "\nWithout TO and --to-file it goes to the database that FAREBOX_DATABASE (or FAREBOX_DATABASE_FILE) names. A password has\nno place on the command line, where other users of the machine see it.",
+    examples: ["FAREBOX_DATABASE_FILE=database.url farebox db copy farebox.db"],
+    run: async (tools, { toFile }, from, to) => {
+      if (isPostgresUrl(from))
+        return refusal("FROM must be the path of an SQLite ledger; a copy goes from SQLite to PostgreSQL only");
+      const target = targetOf(tools, to, toFile);
+      if (!target.ok) return target;
+      const { database } = target;
+      const copying = progress(tools.io, "copied");
+      const comparing = progress(tools.io, "compared");
+      const onCompared = (share: number) => {
+        copying.end();
+        comparing.show(share);
+      };
+      const result = await tools.adapters.upkeep.move(from, database, { onCopied: copying.show, onCompared });
+      copying.end();
+      comparing.end();
+      return done(result, { from, to: database.shown });
+    },
+    json: movedJson,
+    print: printMoved,
+  }),
+];
+
+/** The success of work on the ledger with more that its printer needs, or why there is none. */
+function done<T, M extends object>(result: UpkeepResult<T>, more = {} as M) {
+  return result.ok ? { ...result, ...more } : refusal(result.problem, result.code);
 }
 
 /** Says what was done to the ledger; its tables may be those of this release already. */
@@ -52,103 +146,6 @@ export function migrationText(place: string, { from, to }: { readonly from: numb
   return from === 0
     ? `created the ledger at ${place} with schema version ${to}`
     : `migrated the ledger at ${place} from schema version ${from} to ${to}`;
-}
-
-function registerBackup(db: Command, context: CliContext): void {
-  const { io, adapters } = context;
-  const command = db
-    .command("backup <file>")
-    .description(
-      "copy the ledger as it is now, beside a running serve too, and verify the copy; exit 1 when its sums differ",
-    )
-    .option("--force", "replace the file where it is there")
-    .option("--json", "print JSON");
-  example(command, "farebox db backup farebox-2026-11-20.db");
-  withSettings(context, command, async (settings, options: { force?: true; json?: true }, file) => {
-    const bar = progress(io, "copied");
-    const result = await adapters.upkeep.backUp(settings, file, {
-      replace: options.force === true,
-      onProgress: bar.show,
-    });
-    bar.end();
-    if (!result.ok) return fail(io, result.problem, result.code);
-    if (options.json) printJson(io, copiedJson(result));
-    else printLine(io, `backed up to ${result.file}: ${verdict(result)}`);
-    return result.verification.differences.length === 0 ? 0 : 1;
-  });
-}
-
-function registerRestore(db: Command, context: CliContext): void {
-  const { io, adapters } = context;
-  const command = db
-    .command("restore <file>")
-    .description(
-      "put a verified copy of a backup in the ledger's place, while no serve runs; the ledger before it is kept",
-    )
-    .option("--json", "print JSON");
-  example(command, "farebox db restore farebox-2026-11-20.db");
-  withSettings(context, command, async (settings, options: { json?: true }, file) => {
-    const bar = progress(io, "copied");
-    const result = await adapters.upkeep.restore(settings, file, bar.show);
-    bar.end();
-    if (!result.ok) return fail(io, result.problem, result.code);
-    const { replaced } = result;
-    if (options.json) printJson(io, { ...copiedJson(result), replaced });
-    else {
-      printLine(io, `restored ${file} to ${result.file}: ${verdict(result)}`);
-      if (replaced !== null) printLine(io, `the ledger before it: ${replaced}`);
-    }
-    return 0;
-  });
-}
-
-function registerPrune(db: Command, context: CliContext): void {
-  const { io, adapters } = context;
-  const command = db
-    .command("prune")
-    .description(
-      "turn old charges into sums by day, beside a running serve too; what is pending stays, and every sum stays right",
-    )
-    .requiredOption("--older-than <age>", "charges of whole days older than this, such as 400d", ageArgument)
-    .option("--dry-run", "only count what would be pruned")
-    .option("--json", "print JSON");
-  example(command, "farebox db prune --older-than 400d --dry-run");
-  withSettings(context, command, async (settings, options: { olderThan: number; dryRun?: true; json?: true }) => {
-    const bar = progress(io, "pruned");
-    const dryRun = options.dryRun === true;
-    const result = await adapters.upkeep.prune(settings, {
-      olderThanMs: options.olderThan,
-      dryRun,
-      onProgress: bar.show,
-    });
-    bar.end();
-    if (!result.ok) return fail(io, result.problem, result.code);
-    const { charges, windows, quarters } = result;
-    const before = new Date(result.before).toISOString();
-    if (options.json) printJson(io, { before, charges, windows, quarter_rollups: quarters, dry_run: dryRun });
-    else {
-      printLine(io, `${dryRun ? "would prune" : "pruned"} ${charges} charges from before ${before} into sums by day`);
-      if (io.isTTY)
-        note(io, `with ${windows} ended budget windows, and ${quarters} quarter-hour sums older than 35 days`);
-    }
-    return 0;
-  });
-}
-
-/** Gives the command the store's settings with their flags, and runs the work with them; `file` is its first argument. */
-function withSettings<O>(
-  context: CliContext,
-  command: Command,
-  work: (settings: Settings, options: O, file: string) => Promise<ExitCode>,
-): void {
-  addSettingFlags(command, storeSettings);
-  command.action(
-    context.run(async (...args: unknown[]) => {
-      const loaded = settingsFor(context, command, { uses: storeSettings });
-      if (!loaded.ok) return fail(context.io, loaded.problems);
-      return await work(loaded.settings, command.opts() as O, typeof args[0] === "string" ? args[0] : "");
-    }),
-  );
 }
 
 /** For commander: an age that may be pruned, in milliseconds. */
@@ -169,4 +166,70 @@ function verdict({ verification: { charges, differences } }: CopiedLedger): stri
   const checked = `${charges} charge${charges === 1 ? "" : "s"} verified`;
   if (differences.length === 0) return `${checked}, no difference`;
   return `${checked}, ${differences.length} difference${differences.length === 1 ? "" : "s"} that the ledger has too (farebox verify shows them)`;
+}
+
+type Target = { readonly ok: true; readonly database: PostgresSetting } | Refusal;
+
+function targetOf(tools: Tools, to: string | undefined, toFile: string | undefined): Target {
+  if (to !== undefined && toFile !== undefined)
+    return refusal("name the database once: as TO, or in a file with --to-file");
+  if (to !== undefined) {
+    const target = parsed(to, "TO");
+    if (!target.ok || !target.database.hasPassword) return target;
+    return refusal(
+      "TO must not hold a password, which other users of this machine could see: put the address in FAREBOX_DATABASE, or in a file with --to-file",
+    );
+  }
+  if (toFile !== undefined) {
+    const read = tools.readFile(toFile);
+    return read.ok
+      ? parsed(read.text.trim(), `the address in ${toFile}`)
+      : refusal(`${toFile} cannot be read (${read.code})`);
+  }
+  const loaded = tools.loadSettings({ uses: ["database"] });
+  return loaded.ok ? postgres(loaded.settings.database) : refusal(loaded.problems);
+}
+
+function parsed(text: string, label: string): Target {
+  const read = parseDatabase(text);
+  return read.ok ? postgres(read.value) : refusal(`${label} ${read.problem}`);
+}
+
+function postgres(database: DatabaseSetting): Target {
+  if (database.kind === "postgres") return { ok: true, database };
+  return refusal(
+    "name the PostgreSQL database to copy to by its postgres:// address: as TO, in a file with --to-file, or by FAREBOX_DATABASE",
+  );
+}
+
+function movedJson({ rows, totals, resumed }: MovedLedger) {
+  const { charges, pending, cost, listCost, held } = totals;
+  return {
+    rows,
+    charges,
+    pending,
+    cost_usd: formatUsd(cost),
+    list_cost_usd: formatUsd(listCost),
+    hold_usd: formatUsd(held),
+    resumed: resumed === "yes",
+    begun_anew: resumed === "anew",
+  };
+}
+
+function printMoved(
+  io: Io,
+  { from, to, rows, totals, resumed }: MovedLedger & { readonly from: string; readonly to: string },
+): void {
+  const { charges, pending, cost, held } = totals;
+  if (resumed === "yes") note(io, "went on with a copy that had not ended");
+  if (resumed === "anew") note(io, "the ledger had changed since a copy that had not ended, which was begun anew");
+  printLine(io, `copied ${from} to ${to}: ${rows} rows, every one compared, no difference`);
+  printLine(
+    io,
+    `${charges} charges of USD ${formatUsd(cost)}, and ${pending} pending that hold USD ${formatUsd(held)}`,
+  );
+  note(
+    io,
+    `now set FAREBOX_DATABASE (or FAREBOX_DATABASE_FILE) to the new address for every proxy and command; start no serve on ${from} any more`,
+  );
 }

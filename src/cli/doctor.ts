@@ -1,32 +1,29 @@
-import type { Command } from "commander";
 import { doctorJson, isHealthy, type Check } from "../reporting/doctor.ts";
-import type { CliContext } from "./context.ts";
-import { example } from "./help.ts";
-import { bold, printJson, printLine, visible, type Io } from "./io.ts";
-import { addSettingFlags, settingFlagsOf } from "./setting-flags.ts";
+import { command, json } from "./command.ts";
+import { bold, printLine, visible, type Io } from "./io.ts";
 
-/** `doctor`: everything that `serve` needs, each line ok or what to do. Changes nothing. */
-export function registerDoctor(program: Command, context: CliContext): void {
-  const { io, env, readFile, adapters } = context;
-  const command = program
-    .command("doctor")
-    .description("look at everything that serve needs and say what to do; changes nothing; exit 1 when something fails")
-    .option("--json", "print JSON");
-  addSettingFlags(command);
-  example(command, "farebox doctor");
-  command.action(
-    context.run(async (options: { json?: true }) => {
+export const commands = [
+  command("doctor", {
+    options: { json },
+    settings: "all",
+    // Each is a check of its own.
+    settingsUnread: true,
+    examples: ["farebox doctor"],
+    run: async ({ adapters, io, flags, env, readFile }, options) => {
       const checks: Check[] = [];
-      await adapters.examine({ flags: settingFlagsOf(command), env, readFile }, (check) => {
+      await adapters.examine({ flags, env, readFile }, (check) => {
         checks.push(check);
         if (!options.json) printCheck(io, check);
       });
-      if (options.json) printJson(io, doctorJson(checks));
-      else if (io.isTTY) printLine(io, summary(checks));
-      return isHealthy(checks) ? 0 : 1;
-    }),
-  );
-}
+      return checks;
+    },
+    json: doctorJson,
+    print: (io, checks) => {
+      if (io.isTTY) printLine(io, summary(checks));
+    },
+    code: (checks) => (isHealthy(checks) ? 0 : 1),
+  }),
+];
 
 /** "ok       gateway          https://… answers in 80 ms": aligned on a terminal, separated by tabs elsewhere. */
 function printCheck(io: Io, { status, name, message, advice }: Check): void {
@@ -42,6 +39,6 @@ function printCheck(io: Io, { status, name, message, advice }: Check): void {
 
 function summary(checks: readonly Check[]): string {
   const count = (status: Check["status"]) => checks.filter((check) => check.status === status).length;
-  if (count("failed") > 0) return `${count("failed")} to mend before farebox serve can do its work`;
+  if (count("failed") > 0) return `${count("failed")} to fix before farebox serve can do its work`;
   return count("warning") > 0 ? `ready, with ${count("warning")} to look at` : "ready";
 }

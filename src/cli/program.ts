@@ -5,21 +5,11 @@ import { addCommand, type CliCommand } from "./command.ts";
 import type { Io } from "./io.ts";
 import type { CliContext } from "./tools.ts";
 import { registerApply } from "./apply.ts";
-import { registerBalance } from "./balance.ts";
-import { registerConfig } from "./config.ts";
-import { registerDb } from "./db.ts";
-import { registerDemo } from "./demo.ts";
-import { registerDoctor } from "./doctor.ts";
 import { registerEstimate } from "./estimate.ts";
 import { registerExport } from "./export.ts";
 import { registerPrices } from "./prices.ts";
-import { registerProxies } from "./proxies.ts";
 import { registerReconcile } from "./reconcile.ts";
 import { registerReport } from "./report.ts";
-import { registerRun } from "./run.ts";
-import { registerSandbox } from "./sandbox.ts";
-import { registerServe } from "./serve.ts";
-import { registerVerify } from "./verify.ts";
 import { registerWatch } from "./watch.ts";
 
 interface Topic {
@@ -33,22 +23,22 @@ interface Topic {
 
 /** The first words of all commands, in the order of the help. The file of one is loaded when it is called. */
 const topics: readonly Topic[] = [
-  { term: "serve [options]", summary: "run the proxy", register: registerServe },
+  { term: "serve [options]", summary: "run the proxy", load: () => import("./serve.ts") },
   {
     term: "demo [options]",
     summary: "show the proxy at work before a fake gateway; needs no settings and costs nothing",
-    register: registerDemo,
+    load: () => import("./demo.ts"),
   },
   {
     term: "run [options] <command...>",
     summary:
       "run a command with OPENAI_BASE_URL and OPENAI_API_KEY set to a session of its own; at its end, say on stderr what it cost",
-    register: registerRun,
+    load: () => import("./run.ts"),
   },
   {
     term: "sandbox [options]",
     summary: "run a fake gateway that speaks the whole interface and costs nothing",
-    register: registerSandbox,
+    load: () => import("./sandbox.ts"),
   },
   { term: "keys", summary: "make, change, rotate and revoke internal keys", load: () => import("./keys.ts") },
   { term: "teams", summary: "limits and models that the keys of a team share", load: () => import("./teams.ts") },
@@ -80,7 +70,7 @@ const topics: readonly Topic[] = [
   {
     term: "balance [options]",
     summary: "ask the gateway for the account's balance and tell how long it lasts",
-    register: registerBalance,
+    load: () => import("./balance.ts"),
   },
   {
     term: "reconcile [options]",
@@ -90,20 +80,20 @@ const topics: readonly Topic[] = [
   {
     term: "verify [options]",
     summary: "recompute every sum and amount of the ledger from its charges; exit 1 when one differs",
-    register: registerVerify,
+    load: () => import("./verify.ts"),
   },
   { term: "audit [options]", summary: "list who changed what, newest first", load: () => import("./audit.ts") },
-  { term: "db", summary: "migrate, back up, restore, prune and move the ledger", register: registerDb },
+  { term: "db", summary: "migrate, back up, restore, prune and move the ledger", load: () => import("./db.ts") },
   {
     term: "proxies",
     summary: "list the proxies that share a ledger in PostgreSQL, and end a dead one",
-    register: registerProxies,
+    load: () => import("./proxies.ts"),
   },
-  { term: "config", summary: "look at the settings", register: registerConfig },
+  { term: "config", summary: "look at the settings", load: () => import("./config.ts") },
   {
     term: "doctor [options]",
     summary: "look at everything that serve needs and say what to do; changes nothing; exit 1 when something fails",
-    register: registerDoctor,
+    load: () => import("./doctor.ts"),
   },
 ];
 

@@ -1,56 +1,56 @@
-import { InvalidArgumentError, type Command } from "commander";
+import { InvalidArgumentError } from "commander";
 import { newSessionSchema } from "../admin/run-sessions.ts";
 import { parseInput } from "../admin/result.ts";
 import { keyVariable } from "../config/sources.ts";
-import { settingsFor, type CliContext } from "./context.ts";
-import { example } from "./help.ts";
-import { fail } from "./io.ts";
-import { addSettingFlags } from "./setting-flags.ts";
+import { command, refusal, type Given } from "./command.ts";
 
-interface RunOptions {
-  readonly key?: string;
-  readonly budget?: string;
-  readonly tag: Readonly<Record<string, string>>;
+const options = {
+  key: {
+    value: "<name>",
+    help: `whose session it is; without it, the key in ${keyVariable}, or the only key of the ledger`,
+  },
+  budget: { value: "<usd>", help: "the most that the session may spend; what does not fit is refused with 402" },
+  tag: {
+    value: "<name=value>",
+    help: "a tag that all its requests carry; may be given several times",
+    parse: tagArgument,
+    default: {},
+  },
+} as const;
+
+function newSession({ budget, tag }: Given<typeof options>) {
+  return parseInput(newSessionSchema, { budget_usd: budget ?? null, tags: tag });
 }
 
-/** `run`: a command in a session of its own, and what it cost. */
-export function registerRun(program: Command, context: CliContext): void {
-  const { io, env, adapters } = context;
-  const command = program
-    .command("run <command...>")
-    .description(
-      "run a command with OPENAI_BASE_URL and OPENAI_API_KEY set to a session of its own; at its end, say on stderr what it cost",
-    )
-    .option("--key <name>", `whose session it is; without it, the key in ${keyVariable}, or the only key of the ledger`)
-    .option("--budget <usd>", "the most that the session may spend; what does not fit is refused with 402")
-    .option("--tag <name=value>", "a tag that all its requests carry; may be given several times", tagArgument, {})
-    .passThroughOptions();
-  addSettingFlags(command);
-  command.addHelpText(
-    "after",
-    `
+export const commands = [
+  command("run <command...>", {
+    options,
+    passThrough: true,
+    settings: "all",
+    help: `
 It goes through the farebox that listens at the settings' host and port, and starts one for itself where there is none.
 The exit code is the command's: 128 + n where signal n ended it, 127 where there is no such command.`,
-  );
-  example(
-    command,
-    "farebox run -- python agent.py",
-    "farebox run --key alice --budget 2.00 --tag feature=search -- codex exec 'fix the tests'",
-    "farebox report --by tag:session",
-  );
-  command.action(
-    context.run(async (words: readonly string[], { key, budget, tag }: RunOptions) => {
-      const wish = parseInput(newSessionSchema, { budget_usd: budget ?? null, tags: tag });
-      if (!wish.ok) return fail(io, wish.message.replace(/^budget_usd /, "--budget ").replace(/^tags /, "--tag "));
-      const loaded = settingsFor(context, command, { uses: "all" });
-      if (!loaded.ok) return fail(io, loaded.problems);
+    examples: [
+      "farebox run -- python agent.py",
+      "farebox run --key alice --budget 2.00 --tag feature=search -- codex exec 'fix the tests'",
+      "farebox report --by tag:session",
+    ],
+    check: (given) => {
+      const session = newSession(given);
+      return session.ok
+        ? null
+        : refusal(session.message.replace(/^budget_usd /, "--budget ").replace(/^tags /, "--tag "));
+    },
+    run: async ({ adapters, env, settings, io }, given, words) => {
+      const session = newSession(given);
+      if (!session.ok) return session;
       const secret = env[keyVariable] || null;
-      return await adapters.runInSession({ words, key: key ?? null, secret, wish: wish.value }, loaded.settings, io);
-    }),
-  );
-}
+      return await adapters.runInSession({ words, key: given.key ?? null, secret, wish: session.value }, settings, io);
+    },
+  }),
+];
 
-/** For commander: one more tag. */
+/** Adds one more tag to those before. */
 function tagArgument(text: string, before: Readonly<Record<string, string>>): Record<string, string> {
   const [, name, value] = /^([^=]+)=(.+)$/.exec(text) ?? [];
   if (name === undefined || value === undefined)

@@ -1,35 +1,45 @@
-import { Option, type Command } from "commander";
 import { wholeNumberArgument } from "./arguments.ts";
-import type { CliContext } from "./context.ts";
-import { example } from "./help.ts";
+import { command } from "./command.ts";
+import { note, printLine } from "./io.ts";
+import { firstSignal } from "../app/signals.ts";
+import { billingErrors, type BillingError } from "../sandbox/billing-errors.ts";
+import { scenarioList } from "../sandbox/scenarios.ts";
+import { startSandbox } from "../sandbox/server.ts";
 
-/** `sandbox`: a fake gateway on a real port, to try things out without money. */
-export function registerSandbox(program: Command, context: CliContext): void {
-  const command = program
-    .command("sandbox")
-    .description("run a fake gateway that speaks the whole interface and costs nothing")
-    .option("--host <host>", "where to listen", "127.0.0.1")
-    .option("--port <port>", "where to listen; 0 picks a free one", wholeNumberArgument(0, 65_535), 4100);
-  const { sandboxScenarios, sandboxBillingErrors } = context.adapters;
-  const errors = sandboxBillingErrors.map(({ usage }) => usage);
-  command.addOption(
-    new Option("--misbill <errors...>", "bill every call wrongly in these ways").choices(errors).default([], "rightly"),
-  );
-  command.addHelpText(
-    "after",
-    () =>
+/** The commands of the fake gateway, with what it can be asked to do wrong. */
+export const commands = [
+  command("sandbox", {
+    options: {
+      host: { value: "<host>", help: "where to listen", default: "127.0.0.1" },
+      port: {
+        value: "<port>",
+        help: "where to listen; 0 picks a free one",
+        parse: wholeNumberArgument(0, 65_535),
+        default: 4100,
+      },
+      misbill: {
+        value: "<errors...>",
+        help: "bill every call wrongly in these ways",
+        choices: Object.keys(billingErrors) as BillingError[],
+        default: [],
+        defaultShown: "rightly",
+      },
+    },
+    help: () =>
       `\nBeside chat completions it serves /v1/responses, completions, embeddings, images/generations|edits|variations and` +
       `\naudio/speech|transcriptions|translations, each billed in its own books, and answers 401 without its key.\n` +
-      `\nScenarios, after the model's name (gpt-4o+cut:5+slow:20), or in the last message, input or prompt (#sandbox cut:5):\n${listed(sandboxScenarios)}` +
-      `\n\nBilling errors, for farebox reconcile to find:\n${listed(sandboxBillingErrors)}`,
-  );
-  example(command, "farebox sandbox --port 4100");
-  command.action(
-    context.run((options: { host: string; port: number; misbill: string[] }) =>
-      context.adapters.startSandbox(options, context.io),
-    ),
-  );
-}
+      `\nScenarios, after the model's name (gpt-4o+cut:5+slow:20), or in the last message, input or prompt (#sandbox cut:5):\n${listed(scenarioList)}` +
+      `\n\nBilling errors, for farebox reconcile to find:\n${listed(Object.entries(billingErrors).map(([usage, description]) => ({ usage, description })))}`,
+    examples: ["farebox sandbox --port 4100"],
+    run: async ({ io }, { misbill, ...options }) => {
+      await using sandbox = await startSandbox({ ...options, billingErrors: misbill });
+      printLine(io, `sandbox gateway listening on ${sandbox.url}`);
+      note(io, `its key is ${sandbox.apiKey}; scenarios are part of the model's name, as in gpt-4o+cut:5`);
+      await firstSignal();
+      return 0;
+    },
+  }),
+];
 
 function listed(things: readonly { readonly usage: string; readonly description: string }[]): string {
   const width = Math.max(...things.map(({ usage }) => usage.length));

@@ -26,6 +26,14 @@ export interface CliContext {
 /** The settings that every command with a ledger reads; each has a flag. */
 export const ledgerSettings = ["database", "time_zone"] as const satisfies readonly SettingName[];
 
+/** The settings by which a command asks the gateway for the account record. */
+export const gatewaySettings = [
+  "gateway_url",
+  "gateway_insecure",
+  "gateway_api_key",
+  "gateway_timeout",
+] as const satisfies readonly SettingName[];
+
 /** What a command does to the ledger: `create` one where it is missing, `change` or `read` one that is there. */
 export type Intent = "create" | "change" | "read";
 
@@ -43,9 +51,9 @@ export interface Tools extends Omit<CliContext, "run"> {
   /** The same with the origin of each. */
   readonly loaded: LoadResult & { readonly ok: true };
   readonly flags: Flags;
-  loadSettings(use: SettingUse): LoadResult;
+  readonly loadSettings: (use: SettingUse) => LoadResult;
   /** Opens the ledger for some work and closes it, or says why it cannot. */
-  withLedger<R>(intent: Intent, work: (tools: LedgerTools) => Promise<R>): Promise<R | Refusal>;
+  readonly withLedger: <R>(intent: Intent, work: (tools: LedgerTools) => Promise<R>) => Promise<R | Refusal>;
 }
 
 /** The tools of a command with an open ledger. */

@@ -1,82 +1,67 @@
-import type { Command } from "commander";
 import type { Verification } from "../ports/ledger.ts";
 import { holdAgeMsMax } from "../reporting/doctor.ts";
 import { keyNames } from "../reporting/names.ts";
 import { oldHoldsJson, verificationJson } from "../reporting/verification.ts";
 import type { MendedRow } from "./adapters.ts";
-import { settingsFor, storeSettings, withStore, type CliContext, type OpenStore } from "./context.ts";
-import { example } from "./help.ts";
-import { fail, note, printJson, printLine, type ExitCode, type Io } from "./io.ts";
+import { command, json, refusal } from "./command.ts";
+import { note, printLine, type Io } from "./io.ts";
 import { progress } from "./progress.ts";
-import { addSettingFlags } from "./setting-flags.ts";
 import { printTable } from "./table.ts";
+import { ledgerSettings, type LedgerTools, type Tools } from "./tools.ts";
 
-interface VerifyOptions {
-  readonly repair?: true;
-  readonly json?: true;
-}
-
-/** `verify`: recomputes every stored sum and amount from the charges; 1 when one differs. */
-export function registerVerify(program: Command, context: CliContext): void {
-  const command = program
-    .command("verify")
-    .description("recompute every sum and amount of the ledger from its charges; exit 1 when one differs")
-    .option(
-      "--repair",
-      "rebuild sums that differ from the charges, next to a running serve too; charges are never changed",
-    )
-    .option("--json", "print JSON");
-  addSettingFlags(command, storeSettings);
-  example(command, "farebox verify", "farebox verify --repair");
-  command.action(
-    context.run((options: VerifyOptions) =>
-      options.repair === true ? repair(context, command, options) : verify(context, command, options),
-    ),
-  );
-}
-
-async function verify(context: CliContext, command: Command, options: VerifyOptions): Promise<ExitCode> {
-  const { io } = context;
-  return await withStore(context, command, "read", async (store) => {
-    const bar = progress(io, "checked", !options.json);
-    const verification = await store.ledger.verify(bar.show);
-    bar.end();
-    const oldHolds = await oldHoldsOf(store, context);
-    if (options.json) printJson(io, { ...verificationJson(verification), old_holds: oldHolds });
-    else {
+export const commands = [
+  command("verify", {
+    options: {
+      repair: {
+        help: "rebuild sums that differ from the charges, next to a running serve too; charges are never changed",
+      },
+      json,
+    },
+    settings: ledgerSettings,
+    examples: ["farebox verify", "farebox verify --repair"],
+    run: (tools, options) =>
+      options.repair ? repair(tools, options.json) : tools.withLedger("read", (open) => verify(open, options.json)),
+    json: ({ verification, oldHolds, repairs }) => ({
+      ...verificationJson(verification),
+      ...(oldHolds && { old_holds: oldHolds }),
+      ...(repairs && { repairs }),
+    }),
+    print: (io, { verification, oldHolds = [] }) => {
       printVerification(io, verification);
       printOldHolds(io, oldHolds);
-    }
-    return exitCodeOf(verification);
-  });
+    },
+    code: ({ verification: { differences } }) => (differences.length === 0 ? 0 : 1),
+  }),
+];
+
+interface Verified {
+  readonly verification: Verification;
+  readonly oldHolds?: ReturnType<typeof oldHoldsJson>;
+  readonly repairs?: readonly MendedRow[];
 }
 
-/** Each change is printed once it is durable, so that what was changed is known even where the rest was broken off. */
-async function repair(context: CliContext, command: Command, options: VerifyOptions): Promise<ExitCode> {
-  const { io, adapters } = context;
-  const loaded = settingsFor(context, command, { uses: storeSettings });
-  if (!loaded.ok) return fail(io, loaded.problems);
-  const bar = progress(io, "checked", !options.json);
-  const repairs: MendedRow[] = [];
-  const onMended = (mended: MendedRow) => {
-    if (options.json) {
-      repairs.push(mended);
-      return;
-    }
-    bar.end();
-    const { kind, id, from, to } = mended;
-    printLine(io, `repaired ${kind} ${id}: ${from} -> ${to}`);
-  };
-  const result = await adapters.upkeep.repair(loaded.settings, { onMended, onProgress: bar.show });
+async function verify({ io, ledger, keys, clock }: LedgerTools, isJson: boolean): Promise<Verified> {
+  const bar = progress(io, "checked", !isJson);
+  const verification = await ledger.verify(bar.show);
   bar.end();
-  if (!result.ok) return fail(io, result.problem, result.code);
-  if (options.json) printJson(io, { ...verificationJson(result.verification), repairs });
-  else printVerification(io, result.verification);
-  return exitCodeOf(result.verification);
+  const holds = await ledger.oldHolds(clock.now() - holdAgeMsMax);
+  return { verification, oldHolds: oldHoldsJson(holds, await keyNames(keys)) };
 }
 
-function exitCodeOf({ differences }: Verification): ExitCode {
-  return differences.length === 0 ? 0 : 1;
+/** Prints each change once it is durable, so that what was changed is known even where the rest was broken off. */
+async function repair({ io, adapters, settings }: Tools, isJson: boolean) {
+  const bar = progress(io, "checked", !isJson);
+  const repairs: MendedRow[] = [];
+  const onMended = (row: MendedRow) => {
+    repairs.push(row);
+    if (isJson) return;
+    bar.end();
+    printLine(io, `repaired ${row.kind} ${row.id}: ${row.from} -> ${row.to}`);
+  };
+  const result = await adapters.upkeep.repair(settings, { onMended, onProgress: bar.show });
+  bar.end();
+  if (!result.ok) return refusal(result.problem, result.code);
+  return { verification: result.verification, repairs } satisfies Verified;
 }
 
 function printVerification(io: Io, { charges, differences, unlisted = 0 }: Verification): void {
@@ -86,18 +71,13 @@ function printVerification(io: Io, { charges, differences, unlisted = 0 }: Verif
   }
   printTable(
     io,
-    ["kind", "id", "expected", "found"].map((title) => ({ title })),
+    ["kind", "id", "expected", "found"],
     differences.map(({ kind, id, expected, found }) => [kind, id, expected, found]),
   );
   printLine(io, `${counted(charges, "charge")} checked, ${counted(differences.length + unlisted, "difference")}`);
 }
 
-async function oldHoldsOf(store: OpenStore, { adapters }: CliContext) {
-  const holds = await store.ledger.oldHolds(adapters.clock.now() - holdAgeMsMax);
-  return oldHoldsJson(holds, await keyNames(store.keys));
-}
-
-function printOldHolds(io: Io, holds: Awaited<ReturnType<typeof oldHoldsOf>>): void {
+function printOldHolds(io: Io, holds: ReturnType<typeof oldHoldsJson>): void {
   for (const { request_id, time, hold_usd, owner } of holds) {
     const why = owner === "running" ? "its serve still runs" : "its serve is gone; the next one posts it";
     note(io, `note: ${request_id} is pending since ${time} and holds USD ${hold_usd ?? "nothing"}: ${why}`);

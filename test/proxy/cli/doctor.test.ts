@@ -90,7 +90,7 @@ it("prints one line a check, each ok or what to do", async () => {
     /^failed\tgateway\thttp:\/\/127\.0\.0\.1:9 cannot be reached: .*ECONNREFUSED.*; check the port in FAREBOX_GATEWAY_URL, and whether the gateway runs$/m,
   );
   h.isTTY = true;
-  expect((await h.run("doctor")).stdout).toMatch(/\n2 to mend before farebox serve can do its work\n$/);
+  expect((await h.run("doctor")).stdout).toMatch(/\n2 to fix before farebox serve can do its work\n$/);
 });
 
 it("tells every problem of the settings, and looks at what they leave alone", async () => {
