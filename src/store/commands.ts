@@ -1,4 +1,3 @@
-import type { AccountSample } from "../core/account-sample.ts";
 import { basisToHold, type Budget, type BudgetWindow, type Period } from "../core/budget.ts";
 import type { Formula, HoldKind, Source } from "../core/charge.ts";
 import { formatDoubts } from "../core/doubts.ts";
@@ -8,7 +7,6 @@ import type { RunSession } from "../core/run-sessions.ts";
 import { runSessionOf } from "../core/tags.ts";
 import type { StreamSeen } from "../core/stream-bursts.ts";
 import { noTokens, tokenClasses } from "../core/tokens.ts";
-import type { NewMessage, Tried } from "../ports/outbox.ts";
 import type {
   AdjustResult,
   ChargeEnd,
@@ -23,7 +21,6 @@ import type {
 } from "../ports/ledger.ts";
 import type { RunSessionCreation } from "../ports/run-sessions.ts";
 import type { BindResult, NewTask, TaskEnding, TaskSight } from "../ports/task-store.ts";
-import type { TaskCallback } from "../ports/task-callbacks.ts";
 import type { RunCommand, RunReply, WriteName } from "./tables/tables.ts";
 
 /*
@@ -104,12 +101,6 @@ export type VoidCommand = readonly [op: "void", id: string, reason: string, end:
 export type AdjustCommand = readonly [op: "adjust", id: string, correction: Correction];
 export type SetBudgetCommand = readonly [op: "setBudget", budget: Omit<Budget, "id">, at: number, by: string];
 export type RemoveBudgetCommand = readonly [op: "removeBudget", scope: string, period: string, at: number, by: string];
-export type AddSampleCommand = readonly [op: "addSample", sample: AccountSample];
-export type RemoveSamplesCommand = readonly [op: "removeSamples", askedAts: readonly number[]];
-export type PutMessagesCommand = readonly [op: "putMessages", messages: readonly NewMessage[]];
-export type TriedMessageCommand = readonly [op: "triedMessage", id: string, tried: Tried];
-export type PutCallbackCommand = readonly [op: "putCallback", callback: TaskCallback];
-export type RemoveMessagesCommand = readonly [op: "removeMessages", endedBefore: number, now: number];
 export type BindTaskCommand = readonly [op: "bindTask", task: NewTask];
 export type SawTaskCommand = readonly [op: "sawTask", taskId: string, sight: TaskSight];
 /** What of an ending stands in the task's own row. */
@@ -140,12 +131,6 @@ export type Command =
   | SetBudgetCommand
   | RemoveBudgetCommand
   | RunCommand
-  | AddSampleCommand
-  | RemoveSamplesCommand
-  | PutMessagesCommand
-  | TriedMessageCommand
-  | PutCallbackCommand
-  | RemoveMessagesCommand
   | RecoverCommand
   | BindTaskCommand
   | SawTaskCommand
@@ -166,12 +151,6 @@ export interface Replies {
   setBudget: Budget;
   removeBudget: boolean;
   run: RunReply<WriteName>;
-  addSample: true;
-  removeSamples: number;
-  putMessages: readonly string[];
-  triedMessage: true;
-  putCallback: true;
-  removeMessages: number;
   bindTask: BindResult;
   sawTask: true;
   endTask: SettleResult;

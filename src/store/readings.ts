@@ -1,13 +1,10 @@
-import type { AccountSample } from "../core/account-sample.ts";
 import type { Budget, BudgetWindow, Caller } from "../core/budget.ts";
 import type { Charge } from "../core/charge.ts";
 import type { PriceVersion } from "../core/price.ts";
 import type { RunSession } from "../core/run-sessions.ts";
 import type { Task } from "../core/tasks.ts";
 import type { OldHold } from "../ports/ledger.ts";
-import type { DueMessages, Message, Outbox } from "../ports/outbox.ts";
 import type { DueQuery, DueTasks, TaskPage, TaskQuery, TaskStore } from "../ports/task-store.ts";
-import type { TaskCallback } from "../ports/task-callbacks.ts";
 
 /*
  * Short reads, as the stores over the queue ask for them: of a file they are answered at once, of a server later.
@@ -21,15 +18,8 @@ export interface ShortReadings {
   price(id: string): Later<PriceVersion | undefined>;
   pending(): Later<{ readonly count: number; readonly oldestAt: number | null }>;
   oldHolds(before: number): Later<readonly OldHold[]>;
-  latestSample(): Later<AccountSample | undefined>;
   budgets(): Later<readonly Budget[]>;
   windowsOf(caller: Caller, at: number): Later<readonly BudgetWindow[]>;
-}
-
-export interface OutboxReadings {
-  due(query: Parameters<Outbox["due"]>[0]): Later<DueMessages>;
-  waiting(): Later<number>;
-  list(query: Parameters<Outbox["list"]>[0]): Later<readonly Message[]>;
 }
 
 export type RunningTasks = Awaited<ReturnType<TaskStore["runningTasks"]>>;
@@ -46,9 +36,4 @@ export interface TaskReadings {
 export interface RunSessionReadings {
   secret(): Later<string>;
   find(id: string): Later<RunSession | undefined>;
-}
-
-export interface CallbackReadings {
-  byDigest(digest: string): Later<TaskCallback | undefined>;
-  byCharge(charge: string): Later<TaskCallback | undefined>;
 }

@@ -17,7 +17,6 @@ import { PostgresFleet } from "./fleet.ts";
 import type { LeasePolicy } from "./leases.ts";
 import { PostgresLongReads } from "./long-reads.ts";
 import { knownSchema, migrate, schemaOf } from "./migrate.ts";
-import { OutboxReads } from "./outbox.ts";
 import { CommandRun, Owner, type Beat } from "./owners.ts";
 import { ensureMonths } from "./partitions.ts";
 import { PostgresProxies } from "./proxies.ts";
@@ -25,7 +24,6 @@ import { PostgresReads } from "./reads.ts";
 import { storedCalendar } from "./stored-calendar.ts";
 import { streamCharges } from "./stream.ts";
 import { RunSessionReads } from "./run-sessions.ts";
-import { CallbackReads } from "./task-callbacks.ts";
 import { TaskReads } from "./tasks.ts";
 import { applyTimeZone, storedTimeZone } from "./time-zone.ts";
 import { PostgresWriter } from "./writer.ts";
@@ -231,9 +229,7 @@ function assemble(
     queue,
     reads: {
       ledger: new PostgresReads(short, calendar),
-      outbox: new OutboxReads(short),
       tasks: new TaskReads(short),
-      callbacks: new CallbackReads(short),
       sessions: new RunSessionReads(short),
     },
     query: (reading) => answer(short, reading),

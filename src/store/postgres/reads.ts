@@ -1,4 +1,3 @@
-import type { AccountSample } from "../../core/account-sample.ts";
 import { isUntold } from "../../core/alerts.ts";
 import { invariant } from "../../core/assert.ts";
 import { scopesWeighingOn, subjectOf, type Budget, type BudgetWindow, type Caller } from "../../core/budget.ts";
@@ -7,11 +6,9 @@ import type { PicoUsd } from "../../core/money.ts";
 import { parseCanonicalPrice, type PriceVersion } from "../../core/price.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { OldHold } from "../../ports/ledger.ts";
-import { readLatestSample } from "../reading/account.ts";
 import type { ShortReadings } from "../readings.ts";
 import { budgetOf, snapshot, withoutSeq, type BudgetRow, type StoredBudget } from "../rows/budgets.ts";
 import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
-import { answer } from "./answer.ts";
 import type { Database, Statements } from "./connection.ts";
 import { sumCharges } from "./sum-charges.ts";
 
@@ -66,10 +63,6 @@ export class PostgresReads implements ShortReadings {
       [before],
     );
     return rows.map(({ orphaned, at, ...hold }) => ({ ...hold, at: Number(at), isOrphaned: orphaned }));
-  }
-
-  async latestSample(): Promise<AccountSample | undefined> {
-    return await answer(this.#db, readLatestSample());
   }
 
   async budgets(): Promise<readonly Budget[]> {

@@ -1,3 +1,4 @@
+import { assertNever } from "../../core/assert.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { SettleResult } from "../../ports/ledger.ts";
@@ -12,7 +13,9 @@ import {
 } from "../commands.ts";
 import { isPostedForTheDead, lateCorrection, lateSettlement, type LateSettlement } from "../late-settlement.ts";
 import type { ChargeRow } from "../rows/charges.ts";
+import { stepsOf, type RunCommand } from "../tables/tables.ts";
 import { adjust } from "./adjustments.ts";
+import { answer } from "./answer.ts";
 import {
   check,
   endedBy,
@@ -24,13 +27,15 @@ import {
   type PlanOptions,
 } from "./batch.ts";
 import { lockBudgets, removeBudget, setBudget } from "./budgets.ts";
+import { announce } from "./changes.ts";
 import { databaseFault, isConnectionLost, OutcomeUnknown, type Database, type Statements } from "./connection.ts";
 import { readKnownBudgets, type KnownBudgets } from "./known-budgets.ts";
 import { leaseOptions, type LeasePolicy } from "./leases.ts";
-import { runSimple, type SimpleCommand } from "./simple.ts";
 import { endDeadOwners, returnLeasesOfDead, type OwnRun } from "./owners.ts";
 import { ensurePartition, monthOf } from "./partitions.ts";
 import { conclude, type AppliedBatch, type BatchAnswer, type Concluded } from "./replies.ts";
+import { burstMarks } from "./stream-bursts.ts";
+import { writtenFor } from "./written-limits.ts";
 import { createSession, endSession, tidySessions } from "./run-sessions.ts";
 
 /** Own charges whose time of admission is remembered at most, so that it need not be asked for when they are posted. */
@@ -283,8 +288,14 @@ export class PostgresWriter implements BatchChannel {
       case "touch":
         await this.#database.run("update meta set changes = changes");
         return { reply: true, changed: false };
+      case "written":
+        return { reply: await this.#database.transaction((db) => writtenFor(db, command)), changed: false };
+      case "streams":
+        return { reply: await this.#database.transaction((db) => burstMarks(db, command)), changed: false };
+      case "run":
+        return this.#database.transaction((db) => runWrite(db, command));
       default:
-        return this.#database.transaction((db) => runSimple(db, command satisfies SimpleCommand));
+        return assertNever(command);
     }
   }
 
@@ -308,6 +319,13 @@ export class PostgresWriter implements BatchChannel {
       (outcome) => outcome.kind === "done" && (outcome.reply as { first?: boolean }).first === true,
     ).length;
   }
+}
+
+async function runWrite(db: Statements, command: RunCommand) {
+  const { steps, announces } = stepsOf(command);
+  const reply = await answer(db, steps);
+  if (announces) await announce(db);
+  return { reply, changed: announces };
 }
 
 /** Whether it settles a charge that is posted already. */

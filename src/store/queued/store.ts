@@ -1,3 +1,4 @@
+import type { AccountSamples } from "../../ports/account-samples.ts";
 import type { Changes } from "../../ports/changes.ts";
 import type { Fleet } from "../../ports/fleet.ts";
 import type { Ledger } from "../../ports/ledger.ts";
@@ -5,15 +6,11 @@ import type { ProxyRuns } from "../../ports/proxies.ts";
 import type { BatchChannel } from "../commands.ts";
 import type { LongReads } from "../long-reads.ts";
 import type { CommandQueue } from "../queue.ts";
-import type { CallbackReadings, OutboxReadings, RunSessionReadings, ShortReadings, TaskReadings } from "../readings.ts";
+import type { RunSessionReadings, ShortReadings, TaskReadings } from "../readings.ts";
 import type { QueuedStore } from "../store.ts";
 import { bind, type Query } from "../tables/bind.ts";
-import { QueuedAccountSamples } from "./account-samples.ts";
-import { QueuedAuditLog } from "./audit-log.ts";
 import { QueuedLedger } from "./ledger.ts";
-import { QueuedOutbox } from "./outbox.ts";
 import { QueuedRunSessions } from "./run-sessions.ts";
-import { QueuedTaskCallbacks } from "./task-callbacks.ts";
 import { QueuedTaskStore } from "./tasks.ts";
 
 /** Who is told of changes; see the port. */
@@ -45,9 +42,7 @@ export interface QueuedParts {
   readonly queue: CommandQueue;
   readonly reads: {
     readonly ledger: ShortReadings;
-    readonly outbox: OutboxReadings;
     readonly tasks: TaskReadings;
-    readonly callbacks: CallbackReadings;
     readonly sessions: RunSessionReadings;
   };
   readonly query: Query;
@@ -82,7 +77,7 @@ export function queuedStore({
 }: QueuedParts): QueuedStore {
   const on = (long: LongReads) => ({
     ledger: new QueuedLedger(queue, reads.ledger, long, figureReads ?? long, stream),
-    samples: new QueuedAccountSamples(queue, reads.ledger, long),
+    samples: samplesIn(bind("samples", query, queue), long),
   });
   const { ledger, samples } = on(longReads);
   return {
@@ -93,10 +88,10 @@ export function queuedStore({
     keys: bind("keys", query, queue),
     teams: bind("teams", query, queue),
     admins: bind("admins", query, queue),
-    audit: new QueuedAuditLog(longReads),
-    outbox: new QueuedOutbox(queue, reads.outbox),
+    audit: { entries: (query) => longReads.read({ kind: "audit", query }) },
+    outbox: bind("outbox", query, queue),
     tasks: new QueuedTaskStore(queue, reads.tasks),
-    callbacks: new QueuedTaskCallbacks(queue, reads.callbacks),
+    callbacks: bind("callbacks", query, queue),
     sessions: new QueuedRunSessions(queue, reads.sessions),
     changes,
     fleet,
@@ -104,5 +99,19 @@ export function queuedStore({
     timeZone,
     created,
     [Symbol.asyncDispose]: close,
+  };
+}
+
+/** Samples that one transaction removes at most: a hold must not wait for many. */
+const removedAtOnce = 200;
+
+function samplesIn(table: AccountSamples, longReads: LongReads): AccountSamples {
+  return {
+    ...table,
+    list: (since, until) => longReads.read({ kind: "samples", since, until }),
+    async remove(askedAts) {
+      for (let from = 0; from < askedAts.length; from += removedAtOnce)
+        await table.remove(askedAts.slice(from, from + removedAtOnce));
+    },
   };
 }

@@ -1,10 +1,8 @@
-import type { AccountSample, LedgerTotals } from "../../core/account-sample.ts";
+import type { LedgerTotals } from "../../core/account-sample.ts";
 import type { Source } from "../../core/charge.ts";
 import { noMoney, type PicoUsd } from "../../core/money.ts";
 import type { CorrectionMade } from "../../core/reconciliation.ts";
-import { withNumbers } from "../numbers.ts";
-import { sampleOf, type SampleRow } from "../rows/account-samples.ts";
-import { rowOf, rowsOf, sumOf, type Reading } from "./reading.ts";
+import { rowsOf, sumOf, type Reading } from "./reading.ts";
 
 interface PostedRow {
   readonly source: Source;
@@ -66,20 +64,4 @@ export function* readCorrections(since: number, until: number): Reading<readonly
     values: [since, until, since, until],
   });
   return rows.map((row) => ({ madeAt: Number(row.made_at), ofChargeAt: Number(row.of_charge_at), amount: row.cost }));
-}
-
-export function* readSamples(since: number, until: number): Reading<readonly AccountSample[]> {
-  const rows = yield* rowsOf<SampleRow>({
-    sql: "select * from account_samples where asked_at >= ? and asked_at < ? order by asked_at",
-    values: [since, until],
-  });
-  return rows.map((row) => sampleOf(withNumbers(row)));
-}
-
-export function* readLatestSample(): Reading<AccountSample | undefined> {
-  const row = yield* rowOf<SampleRow>({
-    sql: "select * from account_samples order by asked_at desc limit 1",
-    values: [],
-  });
-  return row && sampleOf(withNumbers(row));
 }

@@ -1,7 +1,8 @@
 import type { Calendar } from "../../ports/calendar.ts";
 import type { LongRead, LongReadAnswers } from "../long-reads.ts";
-import { readCorrections, readSamples, readTotals } from "./account.ts";
-import { readAudit } from "./audit.ts";
+import { samples } from "../tables/account-samples.ts";
+import { readAudit } from "../tables/audit.ts";
+import { readCorrections, readTotals } from "./account.ts";
 import { readCharges } from "./charges.ts";
 import { readPostings } from "./postings.ts";
 import { readPrunedUntil } from "./pruned.ts";
@@ -40,7 +41,7 @@ export function readingOf(
     case "corrections":
       return readCorrections(read.since, read.until);
     case "samples":
-      return readSamples(read.since, read.until);
+      return samples.queries.list(read.since, read.until);
     case "audit":
       return readAudit(read.query);
   }

@@ -5,8 +5,7 @@ import { readingOf } from "../reading/long-reads.ts";
 import { answer } from "./answer.ts";
 import type { Connection } from "./connection.ts";
 import { copyInto } from "./copy.ts";
-import { readUntoldWindows } from "./outbox.ts";
-import { readWindows } from "./reads.ts";
+import { readUntoldWindows, readWindows } from "./reads.ts";
 import { readRecent } from "./recent.ts";
 import { verify } from "./verify.ts";
 

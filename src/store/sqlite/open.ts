@@ -24,13 +24,11 @@ import {
 import { readLong } from "./long-reads.ts";
 import { knownSchema, migrate, schemaOf } from "./migrate.ts";
 import { openedFiles } from "./opened-files.ts";
-import { OutboxReads } from "./outbox.ts";
 import { addCarriedToDays } from "./prune.ts";
 import { ShortReads } from "./reads.ts";
 import { rebuildDays } from "./rollups.ts";
 import { RunSessionReads } from "./run-sessions.ts";
 import { streamCharges, streamOver } from "./stream.ts";
-import { CallbackReads } from "./task-callbacks.ts";
 import { TaskReads } from "./tasks.ts";
 import { ReaderThread, WriterThread, type Lost, type WatchListener } from "./threads.ts";
 import { registerOwner, Writer } from "./writer.ts";
@@ -237,9 +235,7 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
     queue,
     reads: {
       ledger: new ShortReads(db, parts.calendar, parts.runningOwner),
-      outbox: new OutboxReads(db),
       tasks: new TaskReads(db),
-      callbacks: new CallbackReads(db),
       sessions: new RunSessionReads(db),
     },
     query: async (reading) => answerEach(db, reading),

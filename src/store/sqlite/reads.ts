@@ -1,15 +1,13 @@
-import type { AccountSample } from "../../core/account-sample.ts";
+import { isUntold } from "../../core/alerts.ts";
 import { subjectOf, type Budget, type BudgetWindow, type Caller, type Period, type Span } from "../../core/budget.ts";
 import type { Charge, HoldKind } from "../../core/charge.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import { parseCanonicalPrice, type PriceVersion } from "../../core/price.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { OldHold } from "../../ports/ledger.ts";
-import { readLatestSample } from "../reading/account.ts";
 import type { ShortReadings } from "../readings.ts";
 import { snapshot, withoutSeq, type StoredBudget } from "../rows/budgets.ts";
 import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
-import { answer } from "./answer.ts";
 import { readBudgets, readBudgetsOf, sumCharges } from "./budgets.ts";
 import type { Connection, Statement } from "./connection.ts";
 import { runsTask } from "./tasks.ts";
@@ -72,10 +70,6 @@ export class ShortReads implements ShortReadings {
     return rows.map(({ owner, at, ...hold }) => ({ ...hold, at: Number(at), isOrphaned: Number(owner) !== running }));
   }
 
-  latestSample(): AccountSample | undefined {
-    return answer(this.#db, readLatestSample());
-  }
-
   budgets(): readonly Budget[] {
     return readBudgets(this.#db).map(withoutSeq);
   }
@@ -113,4 +107,17 @@ export function readWindows(db: Connection, calendar: Calendar, at: number): rea
     return rows.map((row) => snapshot({ budget, ...span, ...row }));
   };
   return db.transaction(() => readBudgets(db).flatMap(windowsOf))();
+}
+
+/** Windows that an alert is due for, and that have none yet. */
+export function readUntoldWindows(
+  db: Connection,
+  calendar: Calendar,
+  at: number,
+  limit: number,
+): readonly BudgetWindow[] {
+  const known = db.prepare("select 1 from outbox where dedupe_key = ?").pluck();
+  return readWindows(db, calendar, at)
+    .filter((window) => isUntold(window, (key) => known.get(key) !== undefined))
+    .slice(0, limit);
 }

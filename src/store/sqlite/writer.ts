@@ -20,7 +20,6 @@ import type {
 } from "../commands.ts";
 import { snapshot } from "../rows/budgets.ts";
 import { stepsOf, type RunCommand, type RunReply, type WriteName } from "../tables/tables.ts";
-import { addSample, removeSamples } from "./account-samples.ts";
 import { isPostedForTheDead, lateCorrection, lateSettlement } from "../late-settlement.ts";
 import type { ChargeRow } from "../rows/charges.ts";
 import { adjust } from "./adjustments.ts";
@@ -30,11 +29,9 @@ import { removeBudget, setBudget } from "./budget-changes.ts";
 import { ChargeBook, type EndedCharge, type PendingCharge } from "./charges.ts";
 import { storageFault, type Connection, type Statement } from "./connection.ts";
 import { lostFile, type OpenedFiles } from "./opened-files.ts";
-import { putMessages, recordTry, removeMessages } from "./outbox.ts";
 import { RollupBook } from "./rollups.ts";
 import { createSession, endSession, tidySessions } from "./run-sessions.ts";
 import { bindTask, endTask, runsTask, sawTask } from "./tasks.ts";
-import { putCallback } from "./task-callbacks.ts";
 import { burstMarks } from "./stream-bursts.ts";
 import { writtenFor } from "./written-limits.ts";
 
@@ -185,18 +182,6 @@ export class Writer {
         return this.#tidySessions(command[1]);
       case "run":
         return this.#write(command);
-      case "addSample":
-        return addSample(this.#db, command[1]);
-      case "removeSamples":
-        return removeSamples(this.#db, command[1]);
-      case "putMessages":
-        return putMessages(this.#db, command[1]);
-      case "triedMessage":
-        return recordTry(this.#db, command[1], command[2]);
-      case "putCallback":
-        return putCallback(this.#db, command[1]);
-      case "removeMessages":
-        return removeMessages(this.#db, command[1], command[2]);
       case "bindTask":
         return this.#bindTask(command);
       case "sawTask":

@@ -1,6 +1,27 @@
-import { changesAnything, type Facts, type NewAuditEntry } from "../../core/audit.ts";
+import {
+  changesAnything,
+  type AuditAction,
+  type AuditEntry,
+  type Facts,
+  type NewAuditEntry,
+} from "../../core/audit.ts";
+import type { AuditPage, AuditQuery } from "../../ports/audit-log.ts";
 import type { Reading } from "../reading/reading.ts";
-import { insert } from "./table.ts";
+import { all, insert } from "./table.ts";
+
+interface AuditRow {
+  readonly id: number;
+  readonly made_at: number;
+  readonly made_by: string;
+  readonly action: AuditAction;
+  readonly object: string;
+  readonly facts_before: string | null;
+  readonly facts_after: string | null;
+}
+
+function entryOf({ id, made_at, made_by, action, object, facts_before, facts_after }: AuditRow): AuditEntry {
+  return { id, at: made_at, by: made_by, action, object, before: factsOf(facts_before), after: factsOf(facts_after) };
+}
 
 /** Writes who changed what, in the transaction of the change; nothing if nothing is different. */
 export function* recordAudit(entry: NewAuditEntry): Reading<void> {
@@ -16,6 +37,23 @@ export function* recordAudit(entry: NewAuditEntry): Reading<void> {
   });
 }
 
+/** One page of entries, newest first. */
+export function* readAudit({ since, until, limit, after }: AuditQuery): Reading<AuditPage> {
+  const rows = yield* all<AuditRow>(
+    "select * from audit_entries where id < ? and made_at >= ? and made_at < ? order by id desc limit ?",
+    after ?? Number.MAX_SAFE_INTEGER,
+    since ?? Number.MIN_SAFE_INTEGER,
+    until ?? Number.MAX_SAFE_INTEGER,
+    limit + 1,
+  );
+  const entries = rows.slice(0, limit).map(entryOf);
+  return { entries, next: rows.length > limit ? (entries.at(-1)?.id ?? null) : null };
+}
+
 function textOf(facts: Facts | null): string | null {
   return facts && JSON.stringify(facts);
+}
+
+function factsOf(text: string | null): Facts | null {
+  return text === null ? null : JSON.parse(text);
 }

@@ -41,7 +41,7 @@ export function all<R>(sql: string, ...values: readonly Value[]): Reading<readon
 /** Inserts a row, given by its columns. Returns false where `unless` finds a conflict. */
 export function* insert(table: string, row: Readonly<Record<string, Value>>, unless = ""): Reading<boolean> {
   const columns = Object.keys(row);
-  const sql = `insert into ${table} (${columns.join(", ")}) values (${columns.map(() => "?").join(", ")}) ${unless} returning 1`;
+  const sql = `insert into ${table} (${columns.join(", ")}) values (${marks(columns)}) ${unless} returning 1`;
   return (yield* one(sql, ...Object.values(row))) !== undefined;
 }
 
@@ -54,4 +54,9 @@ export function update(
 ): Reading<void> {
   const assignments = Object.keys(columns).map((column) => `${column} = ?`);
   return write(`update ${table} set ${assignments.join(", ")} where ${where}`, ...Object.values(columns), ...values);
+}
+
+/** Question marks for a list of values: "?, ?". */
+export function marks(values: readonly unknown[]): string {
+  return values.map(() => "?").join(", ");
 }

@@ -1,10 +1,13 @@
 import type { Reading } from "../reading/reading.ts";
+import { samples } from "./account-samples.ts";
 import { admins } from "./admins.ts";
 import { keys } from "./keys.ts";
+import { outbox } from "./outbox.ts";
+import { callbacks } from "./task-callbacks.ts";
 import { teams } from "./teams.ts";
 
 /** The small tables, by the names that `run` commands have for them. */
-export const tables = { admins, keys, teams };
+export const tables = { admins, callbacks, keys, outbox, samples, teams };
 
 type Tables = typeof tables;
 type Methods<Name extends keyof Tables> = Tables[Name]["queries"] & Tables[Name]["writes"];

@@ -6,14 +6,17 @@ import { reportDimensions, type ChargeQuery, type ReportDimension, type TimeSpan
 import { spendDimensions, type SpendQuery } from "../../../src/ports/spend.ts";
 import { copyToPostgres } from "../../../src/store/copy/copy.ts";
 import type { LongRead } from "../../../src/store/long-reads.ts";
+import { answer } from "../../../src/store/postgres/answer.ts";
 import { connect, type Database } from "../../../src/store/postgres/connection.ts";
 import { PostgresLongReads } from "../../../src/store/postgres/long-reads.ts";
 import { PostgresReads } from "../../../src/store/postgres/reads.ts";
 import { streamCharges as streamFromPostgres } from "../../../src/store/postgres/stream.ts";
+import { answerEach } from "../../../src/store/sqlite/answer.ts";
 import { connectToRead, type Connection } from "../../../src/store/sqlite/connection.ts";
 import { readLong } from "../../../src/store/sqlite/long-reads.ts";
 import { ShortReads } from "../../../src/store/sqlite/reads.ts";
 import { streamCharges } from "../../../src/store/sqlite/stream.ts";
+import { samples } from "../../../src/store/tables/account-samples.ts";
 import { fillLedger } from "../../support/full-ledger.ts";
 import { alice, bob, noon, priceId, tempFolder, utc } from "../../support/ledger-fixtures.ts";
 import { newDatabase } from "../../support/shared-postgres.ts";
@@ -147,7 +150,7 @@ it("of a single charge, a price, what is pending, old holds, budgets and windows
   expect(await there.pending()).toEqual(here.pending());
   expect((await there.oldHolds(noon + dayMs)).length).toBeGreaterThan(0);
   expect(await there.oldHolds(noon + dayMs)).toEqual(here.oldHolds(noon + dayMs));
-  expect(await there.latestSample()).toEqual(here.latestSample());
+  expect(await answer(database, samples.queries.latest())).toEqual(answerEach(sqlite, samples.queries.latest()));
   expect(await there.budgets()).toEqual(here.budgets());
   for (const at of [noon, noon - 3 * dayMs, noon - 300 * dayMs, noon + 40 * dayMs]) {
     await same({ kind: "windows", at });

@@ -1,9 +1,11 @@
 import type { AccountSample, LedgerTotals } from "../../core/account-sample.ts";
 import { sources, type Source } from "../../core/charge.ts";
 import type { PicoUsd } from "../../core/money.ts";
+import type { AccountSamples } from "../../ports/account-samples.ts";
+import { write } from "../reading/reading.ts";
+import { all, insert, marks, one, type Table } from "./table.ts";
 
-/** A row of `account_samples`; times fit a number. */
-export interface SampleRow {
+interface SampleRow {
   readonly asked_at: number;
   readonly answered_at: number;
   readonly account: string | null;
@@ -12,7 +14,7 @@ export interface SampleRow {
   readonly ledger_after: string;
 }
 
-export function sampleOf(row: SampleRow): AccountSample {
+function sampleOf(row: SampleRow): AccountSample {
   return {
     askedAt: row.asked_at,
     answeredAt: row.answered_at,
@@ -24,7 +26,7 @@ export function sampleOf(row: SampleRow): AccountSample {
 }
 
 /** Amounts are pico-USD as text. */
-export function totalsText(totals: LedgerTotals): string {
+function textOf(totals: LedgerTotals): string {
   return JSON.stringify(totals, (_name, value: unknown) => (typeof value === "bigint" ? value.toString() : value));
 }
 
@@ -45,3 +47,33 @@ function totalsOf(text: string): LedgerTotals {
     held: BigInt(stored.held) as PicoUsd,
   };
 }
+
+export const samples: Table<AccountSamples, "add" | "remove"> = {
+  queries: {
+    *list(since, until) {
+      const sql = "select * from account_samples where asked_at >= ? and asked_at < ? order by asked_at";
+      return (yield* all<SampleRow>(sql, since, until)).map(sampleOf);
+    },
+    *latest() {
+      const row = yield* one<SampleRow>("select * from account_samples order by asked_at desc limit 1");
+      return row && sampleOf(row);
+    },
+  },
+  announces: false,
+  unavailable: { add: false },
+  writes: {
+    *add({ askedAt, answeredAt, account, figures, before, after }) {
+      const row = {
+        asked_at: askedAt,
+        answered_at: answeredAt,
+        account,
+        figures: JSON.stringify(figures),
+        ledger_before: textOf(before),
+        ledger_after: textOf(after),
+      };
+      yield* insert("account_samples", row, "on conflict do nothing");
+      return true;
+    },
+    remove: (askedAts) => write(`delete from account_samples where asked_at in (${marks(askedAts)})`, ...askedAts),
+  },
+};
