@@ -4,7 +4,7 @@ import { adminRoles, reservedAdminNames, type Admin } from "../core/admins.ts";
 import type { AdminStore } from "../ports/admin-store.ts";
 import type { Clock } from "../ports/clock.ts";
 import { digestOfKey, lifetimeMsMax } from "./keys.ts";
-import { nameSchema } from "./names.ts";
+import { nameSchema } from "./fields.ts";
 import { failure, parseInput, type Failure } from "./result.ts";
 
 export interface AdminTools {
@@ -14,7 +14,7 @@ export interface AdminTools {
   readonly by: string;
 }
 
-const newAdminSchema = z.strictObject({
+export const newAdminSchema = z.strictObject({
   name: nameSchema.refine(
     (name) => !reservedAdminNames.includes(name),
     `must not be ${reservedAdminNames.join(" or ")}`,
@@ -32,12 +32,6 @@ export type CreatedAdmin = {
   /** The token itself, `sk-fba-<id>-<secret>`: it is stored nowhere and cannot be shown again. */
   readonly text: string;
 };
-
-/** The fault of a new admin that is found without the store; null for none. */
-export function newAdminFault(input: NewAdmin): Failure | null {
-  const parsed = parseInput(newAdminSchema, input);
-  return parsed.ok ? null : parsed;
-}
 
 /** Makes a token of 256 random bits; only its digest is stored. */
 export async function createAdmin(tools: AdminTools, input: NewAdmin): Promise<CreatedAdmin | Failure> {

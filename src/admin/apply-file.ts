@@ -5,7 +5,7 @@ import { namePattern } from "../core/keys.ts";
 import { limitMax } from "../core/limits.ts";
 import { outputCapMax } from "../core/output-cap.ts";
 import { parseUsd } from "../core/money.ts";
-import { patternPattern } from "./names.ts";
+import { patternPattern } from "./fields.ts";
 
 /*
  * The shape of a file of `apply`. Every `error` is the end of the sentence "write …", so that a fault says what is wanted.

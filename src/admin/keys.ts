@@ -5,8 +5,7 @@ import { isLive, type Key } from "../core/keys.ts";
 import { changedLimits, noLimits } from "../core/limits.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
-import { limitsSchema, outputCapSchema } from "./limits.ts";
-import { modelsSchema, nameSchema } from "./names.ts";
+import { limitsSchema, modelsSchema, nameSchema, outputCapSchema } from "./fields.ts";
 import { failure, noSuch, parseChange, parseInput, type Failure } from "./result.ts";
 
 export interface KeyTools {
@@ -58,12 +57,6 @@ export interface CreatedKey extends KeyChanged<null> {
 const base32 = "abcdefghijklmnopqrstuvwxyz234567";
 const idLength = 12;
 const secretBytes = 32;
-
-/** The fault of a new key that is found without the store; null for none. */
-export function newKeyFault(input: NewKey): Failure | null {
-  const parsed = parseInput(newKeySchema, input);
-  return parsed.ok ? null : parsed;
-}
 
 /** Makes a key of 256 random bits; only the digest of its text is stored. */
 export async function createKey(tools: KeyTools, input: NewKey): Promise<CreatedKey | Failure> {
@@ -133,12 +126,6 @@ export const keyChangeSchema = z.strictObject({
 });
 
 export type KeyUpdate = z.input<typeof keyChangeSchema>;
-
-/** The fault of a change that is found without the store; null for none. */
-export function keyChangeFault(input: KeyUpdate): Failure | null {
-  const parsed = parseChange(keyChangeSchema, input);
-  return parsed.ok ? null : parsed;
-}
 
 /** Changes what the input names; a running proxy heeds it with the key's next request. A revoked key stays as it is. */
 export async function updateKey(tools: KeyTools, nameOrId: string, input: KeyUpdate): Promise<KeyChanged | Failure> {

@@ -33,6 +33,12 @@ export function parseInput<S extends z.ZodType>(
   return failure("invalid", field === "" ? (issue?.message ?? "malformed input") : `${field} ${issue?.message}`);
 }
 
+/** The fault of an input that is found without the store; null for none. */
+export function inputFault<S extends z.ZodType>(schema: S, input: z.input<S>): Failure | null {
+  const parsed = parseInput(schema, input);
+  return parsed.ok ? null : parsed;
+}
+
 /** As `parseInput`, for a change: one that names nothing to change fails too. */
 export function parseChange<S extends z.ZodType>(
   schema: S,
@@ -40,6 +46,12 @@ export function parseChange<S extends z.ZodType>(
 ): { readonly ok: true; readonly value: z.output<S> } | Failure {
   const parsed = parseInput(schema, input);
   return parsed.ok && !namesAny(parsed.value) ? failure("invalid", "nothing to change was given") : parsed;
+}
+
+/** As `inputFault`, for a change. */
+export function changeFault<S extends z.ZodType>(schema: S, input: z.input<S>): Failure | null {
+  const parsed = parseChange(schema, input);
+  return parsed.ok ? null : parsed;
 }
 
 function namesAny(value: unknown): boolean {

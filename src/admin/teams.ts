@@ -5,8 +5,7 @@ import type { Team } from "../core/teams.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { TeamStore } from "../ports/team-store.ts";
-import { limitsSchema, outputCapSchema } from "./limits.ts";
-import { modelsSchema, nameSchema } from "./names.ts";
+import { limitsSchema, modelsSchema, nameSchema, outputCapSchema } from "./fields.ts";
 import { failure, noSuch, parseChange, parseInput, type Failure } from "./result.ts";
 
 export interface TeamTools {
@@ -41,12 +40,6 @@ export interface TeamChanged<Before = Team, After = Team> {
   readonly team: After;
 }
 
-/** The fault of a new team that is found without the store; null for none. */
-export function newTeamFault(input: NewTeam): Failure | null {
-  const parsed = parseInput(newTeamSchema, input);
-  return parsed.ok ? null : parsed;
-}
-
 /** Teams come to be by themselves too, with the first key that is given one. */
 export async function createTeam(tools: TeamTools, input: NewTeam): Promise<TeamChanged<null> | Failure> {
   const parsed = parseInput(newTeamSchema, input);
@@ -70,12 +63,6 @@ export async function showTeam(
 ): Promise<{ readonly ok: true; readonly team: Team } | Failure> {
   const team = await teams.find(name);
   return team === undefined ? noSuchTeam(teams, name) : { ok: true, team };
-}
-
-/** The fault of a change that is found without the store; null for none. */
-export function teamChangeFault(input: TeamUpdate): Failure | null {
-  const parsed = parseChange(teamChangeSchema, input);
-  return parsed.ok ? null : parsed;
 }
 
 /** Changes what the input names; a running proxy heeds it with the next request. */

@@ -1,4 +1,5 @@
-import { createAdmin, newAdminFault, revokeAdmin, type NewAdmin } from "../admin/admins.ts";
+import { createAdmin, newAdminSchema, revokeAdmin, type NewAdmin } from "../admin/admins.ts";
+import { inputFault } from "../admin/result.ts";
 import { adminRoles, type AdminRole } from "../core/admins.ts";
 import { adminJson, newAdminJson } from "../reporting/admins.ts";
 import { isoTime } from "../reporting/names.ts";
@@ -31,7 +32,7 @@ export const commands = [
     },
     ledger: "create",
     examples: ["farebox admins create carol --role editor --expires 90d"],
-    check: (options, name) => newAdminFault(newAdmin(name, options)),
+    check: (options, name) => inputFault(newAdminSchema, newAdmin(name, options)),
     run: (tools, options, name) => createAdmin(tools, newAdmin(name, options)),
     json: ({ admin, text }) => newAdminJson(admin, text),
     print: (io, { text }) => printLine(io, text),

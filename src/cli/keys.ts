@@ -1,8 +1,8 @@
 import {
   createKey,
-  keyChangeFault,
+  keyChangeSchema,
   listKeys,
-  newKeyFault,
+  newKeySchema,
   revokeKey,
   rotateKey,
   showKey,
@@ -10,6 +10,7 @@ import {
   type KeyUpdate,
   type NewKey,
 } from "../admin/keys.ts";
+import { changeFault, inputFault } from "../admin/result.ts";
 import { keyJson, newKeyJson, rotatedKeyJson } from "../reporting/keys.ts";
 import { isoTime, ownName } from "../reporting/names.ts";
 import { standingOf } from "../reporting/standing.ts";
@@ -60,7 +61,7 @@ export const commands = [
     options: createOptions,
     ledger: "create",
     examples: ["farebox keys create alice --team research --models 'gpt-4o*' --expires 30d --rpm 60"],
-    check: (options, name) => newKeyFault(newKey(name, options)),
+    check: (options, name) => inputFault(newKeySchema, newKey(name, options)),
     run: async (tools, options, name) => {
       const { team } = options;
       const isNewTeam = team !== undefined && (await tools.teams.find(team)) === undefined;
@@ -130,7 +131,7 @@ export const commands = [
       "farebox keys update alice --rpm 60 --tpm 200000",
       "farebox keys update alice --parallel none --models all",
     ],
-    check: (options) => keyChangeFault(keyChange(options)),
+    check: (options) => changeFault(keyChangeSchema, keyChange(options)),
     run: (tools, options, nameOrId) => updateKey(tools, nameOrId, keyChange(options)),
     json: ({ key }, { clock }) => keyJson(key, clock.now()),
     print: (io, { key }) => printLine(io, `updated ${key.name}`),

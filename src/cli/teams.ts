@@ -3,11 +3,12 @@ import {
   deleteTeam,
   listTeams,
   liveMembers,
-  newTeamFault,
+  newTeamSchema,
   showTeam,
-  teamChangeFault,
+  teamChangeSchema,
   updateTeam,
 } from "../admin/teams.ts";
+import { changeFault, inputFault } from "../admin/result.ts";
 import { teamFacts } from "../core/audit.ts";
 import { command, json } from "./command.ts";
 import { printLine } from "./io.ts";
@@ -20,7 +21,7 @@ export const commands = [
     options: { ...limitOptions, json },
     ledger: "create",
     examples: ["farebox teams create research --rpm 600 --tpm 2000000 --parallel 50"],
-    check: (options, name) => newTeamFault({ name, ...limitChanges(options) }),
+    check: (options, name) => inputFault(newTeamSchema, { name, ...limitChanges(options) }),
     run: (tools, options, name) => createTeam(tools, { name, ...limitChanges(options) }),
     json: ({ team }) => teamFacts(team),
     print: (io, { team }) => printLine(io, `created ${team.name}`),
@@ -78,7 +79,7 @@ export const commands = [
     options: { ...limitOptions, json },
     ledger: "change",
     examples: ["farebox teams update research --rpm 1200 --parallel none"],
-    check: (options) => teamChangeFault(limitChanges(options)),
+    check: (options) => changeFault(teamChangeSchema, limitChanges(options)),
     run: (tools, options, name) => updateTeam(tools, name, limitChanges(options)),
     json: ({ team }) => teamFacts(team),
     print: (io, { team }) => printLine(io, `updated ${team.name}`),

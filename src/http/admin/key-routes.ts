@@ -1,8 +1,7 @@
 import { z } from "zod";
 import { createKey, revokeKey, rotateKey, showKey, updateKey } from "../../admin/keys.ts";
 import { failure } from "../../admin/result.ts";
-import { limitsSchema, outputCapSchema } from "../../admin/limits.ts";
-import { modelsSchema, nameSchema } from "../../admin/names.ts";
+import { limitsSchema, modelsSchema, nameSchema, outputCapSchema } from "../../admin/fields.ts";
 import { createTeam, deleteTeam, liveMembers, listTeams, showTeam, updateTeam } from "../../admin/teams.ts";
 import { teamFacts } from "../../core/audit.ts";
 import { keyStates } from "../../core/keys.ts";

@@ -1,0 +1,33 @@
+import { z } from "zod";
+import { namePattern } from "../core/keys.ts";
+import { limitMax } from "../core/limits.ts";
+import { outputCapMax } from "../core/output-cap.ts";
+
+const nameShape = "must be 1 to 63 of a-z, 0-9, dot, underscore and dash, beginning with a letter or a digit";
+
+/** A name of a key, team or admin. */
+export const nameSchema = z.string(nameShape).regex(namePattern, nameShape);
+
+const patternShape = "must be model names or patterns such as gpt-4o*, without spaces";
+
+/** One wildcard pattern of models. */
+export const patternPattern = /^[\x21-\x2b\x2d-\x7e]{1,200}$/;
+
+/** Wildcard patterns of models; null for all. */
+export const modelsSchema = z
+  .array(z.string().regex(patternPattern, patternShape), patternShape)
+  .min(1, patternShape)
+  .max(100, "must be at most 100 patterns")
+  .nullable();
+
+const limitShape = `must be a whole number from 1 to ${limitMax}, or null for no limit`;
+
+const limitSchema = z.int(limitShape).min(1, limitShape).max(limitMax, limitShape).nullable().optional();
+
+/** Requests and tokens in any 60 seconds, and requests at the same time. What is left out stays as it is; null takes a limit away. */
+export const limitsSchema = z.strictObject({ rpm: limitSchema, tpm: limitSchema, parallel: limitSchema });
+
+const capShape = `must be a whole number from 1 to ${outputCapMax}, or null for no cap`;
+
+/** Most output tokens for each choice of a request; null for no cap. */
+export const outputCapSchema = z.int(capShape).min(1, capShape).max(outputCapMax, capShape).nullable();
