@@ -1,6 +1,6 @@
 import type { Session } from "./types.ts";
 
-/** What went wrong, in a sentence for the reader. `signedOut`: the session has ended, or there was none. */
+/** Error with a message for the user. `signedOut`: there is no session any more. */
 export class Fault extends Error {
   readonly status: number;
   readonly code: string;
@@ -29,7 +29,7 @@ interface Ask {
   readonly signal?: AbortSignal;
 }
 
-/** Asks this Farebox; throws a Fault. What changes something carries the header that no other page can send. */
+/** Calls this Farebox; throws a Fault. A write has the header that no page of another origin can send. */
 export async function ask<T>(path: string, { method = "GET", query = {}, body, signal }: Ask = {}): Promise<T> {
   const response = await fetch(path + queryOf(query), {
     method,
@@ -43,7 +43,7 @@ export async function ask<T>(path: string, { method = "GET", query = {}, body, s
     ...(signal !== undefined && { signal }),
   }).catch((error: unknown) => {
     if (signal?.aborted === true) throw error;
-    throw new Fault("Farebox does not answer. Is it still running?", { status: 0, code: "unreachable" });
+    throw new Fault("Farebox does not answer. Check that it is running.", { status: 0, code: "unreachable" });
   });
   if (response.ok) return (await response.json()) as T;
   throw await faultOf(response);
@@ -53,7 +53,7 @@ async function faultOf(response: Response): Promise<Fault> {
   const retryAfter = Number(response.headers.get("retry-after") ?? Number.NaN);
   const answer: unknown = await response.json().catch(() => null);
   const error = (answer as { error?: { message?: string; code?: string } } | null)?.error;
-  return new Fault(error?.message ?? `Farebox answered ${response.status} without saying why.`, {
+  return new Fault(error?.message ?? `Farebox answered ${response.status} without a reason.`, {
     status: response.status,
     code: error?.code ?? "unknown",
     retryAfterS: Number.isFinite(retryAfter) ? retryAfter : null,

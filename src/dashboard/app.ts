@@ -3,7 +3,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { currentSession, signOut, type Fault } from "./api.ts";
 import { a, button, div, footer, h1, header, li, main, nav, p, span, ul, type View } from "./dom.ts";
 import { brandMark, icon, type IconName } from "./icons.ts";
-import { addressOf, follow, usePlace } from "./location.ts";
+import { addressOf, follow, useRoute } from "./location.ts";
 import { attempt, VisitContext, type Who } from "./resource.ts";
 import { setTheme, useTheme, type Theme } from "./theme.ts";
 import { Toasts } from "./toasts.ts";
@@ -11,7 +11,7 @@ import { failure, link } from "./ui.ts";
 import { Health } from "./views/health.ts";
 import { Keys } from "./views/keys.ts";
 import { Overview } from "./views/overview.ts";
-import { OwnStanding } from "./views/own-standing.ts";
+import { MyBudgets } from "./views/my-budgets.ts";
 import { Prices } from "./views/prices.ts";
 import { Requests } from "./views/requests.ts";
 import { SignIn } from "./views/sign-in.ts";
@@ -34,39 +34,37 @@ const sections: Record<Who["kind"], readonly Section[]> = {
     { view: "prices", name: "Prices", icon: "prices", content: Prices },
     { view: "health", name: "Health", icon: "health", content: Health },
   ],
-  key: [overview, requests, { view: "standing", name: "My budgets", icon: "standing", content: OwnStanding }],
+  key: [overview, requests, { view: "standing", name: "My budgets", icon: "standing", content: MyBudgets }],
 };
 
-/** Nobody is known yet; nobody is signed in, and perhaps why; somebody is. */
-type Visitor =
+type Visit =
   | { readonly is: "unknown"; readonly fault: Fault | null }
-  | { readonly is: "nobody"; readonly notice: string | null }
-  | { readonly is: "here"; readonly who: Who };
+  | { readonly is: "signed-out"; readonly notice: string | null }
+  | { readonly is: "signed-in"; readonly who: Who };
 
 export function App(): View {
-  const [visitor, setVisitor] = useState<Visitor>({ is: "unknown", fault: null });
+  const [visit, setVisit] = useState<Visit>({ is: "unknown", fault: null });
   const ask = useCallback(async () => {
     const outcome = await attempt(currentSession);
-    if (!outcome.ok) setVisitor({ is: "unknown", fault: outcome.fault });
+    if (!outcome.ok) setVisit({ is: "unknown", fault: outcome.fault });
     else
-      setVisitor(outcome.value.kind === "none" ? { is: "nobody", notice: null } : { is: "here", who: outcome.value });
+      setVisit(
+        outcome.value.kind === "none" ? { is: "signed-out", notice: null } : { is: "signed-in", who: outcome.value },
+      );
   }, []);
   useEffect(() => void ask(), [ask]);
   const ended = useCallback(
-    () => setVisitor({ is: "nobody", notice: "Your session has ended. Sign in to go on where you were." }),
+    () => setVisit({ is: "signed-out", notice: "Your session has ended. Sign in to continue." }),
     [],
   );
   const leave = useCallback(async () => {
     await attempt(signOut);
-    setVisitor({ is: "nobody", notice: "You are signed out." });
+    setVisit({ is: "signed-out", notice: "You are signed out." });
   }, []);
-  if (visitor.is === "here") return h(Shell, { who: visitor.who, ended, leave: () => void leave() });
-  if (visitor.is === "nobody")
-    return h(SignIn, { notice: visitor.notice, onSignedIn: (who: Who) => setVisitor({ is: "here", who }) });
-  return main(
-    { class: "sign-in" },
-    visitor.fault !== null && failure({ fault: visitor.fault, retry: () => void ask() }),
-  );
+  if (visit.is === "signed-in") return h(Shell, { who: visit.who, ended, leave: () => void leave() });
+  if (visit.is === "signed-out")
+    return h(SignIn, { notice: visit.notice, onSignedIn: (who: Who) => setVisit({ is: "signed-in", who }) });
+  return main({ class: "sign-in" }, visit.fault !== null && failure({ fault: visit.fault, retry: () => void ask() }));
 }
 
 function Shell({
@@ -78,19 +76,19 @@ function Shell({
   readonly ended: () => void;
   readonly leave: () => void;
 }): View {
-  const place = usePlace();
+  const route = useRoute();
   const mine = sections[who.kind];
-  const current = mine.find(({ view }) => view === place.view);
+  const current = mine.find(({ view }) => view === route.view);
   const visit = useMemo(() => ({ who, ended }), [who, ended]);
   const content = useRef<HTMLElement>(null);
   const arrived = useRef(false);
   useEffect(() => {
-    // A new view is read from its beginning; the first one begins with the page.
+    // Screen readers start at the new view; on the first view, at the page.
     if (arrived.current) content.current?.focus();
     arrived.current = true;
   }, [current]);
   useEffect(() => {
-    document.title = `${current?.name ?? "Not here"} · Farebox`;
+    document.title = `${current?.name ?? "Not found"} · Farebox`;
   }, [current]);
   useEnd(who.expires_at, ended);
   return h(
@@ -122,18 +120,18 @@ function Shell({
       ),
       main(
         { id: "content", tabIndex: -1, ref: content },
-        current === undefined ? nowhere() : h(current.content, { key: current.view }),
+        current === undefined ? notFound() : h(current.content, { key: current.view }),
       ),
       h(Toasts, null),
     ),
   );
 }
 
-function nowhere(): View {
-  return div({ class: "view" }, h1(null, "There is nothing here"), p(null, link(addressOf(""), "Go to the overview")));
+function notFound(): View {
+  return div({ class: "view" }, h1(null, "Page not found"), p(null, link(addressOf(""), "Go to the overview")));
 }
 
-/** Ends the visit when the session does, without a failed request first. */
+/** Signs the user out when the session expires, before a request fails. */
 function useEnd(expiresAt: string, ended: () => void): void {
   useEffect(() => {
     const leftMs = Date.parse(expiresAt) - Date.now();

@@ -23,7 +23,7 @@ import { axisMoney, count, exactMoney, instant, money, percent, shareOf } from "
 import { colour, useTheme } from "./theme.ts";
 import type { Series, Usd } from "./types.ts";
 
-/** One band of the stack. `colour`: which of the palette, 0 for the rest. */
+/** Band of the stack. `colour`: index into the palette, 0 for the rest. */
 interface Band {
   readonly name: string;
   readonly colour: number;
@@ -66,9 +66,9 @@ interface ChartProps {
   readonly timeZone: string;
 }
 
-/** Spend over time, stacked; with a legend and the same figures as a table. */
+/** Shows spend over time as a stacked chart, with a legend and a table of the same figures. */
 export function SpendChart({ series: read, total, timeZone }: ChartProps): View {
-  // What is read anew is mostly the same: it is drawn once, and whoever points at it is not disturbed.
+  // A reload mostly brings the same figures: drawing them again would close the tooltip.
   const series = useMemo(() => read, [JSON.stringify(read)]);
   const bands = useMemo(() => bandsOf(series), [series]);
   const [marked, setMarked] = useState<number | null>(null);
@@ -83,7 +83,7 @@ export function SpendChart({ series: read, total, timeZone }: ChartProps): View 
 
 function legend(bands: readonly Band[], total: Usd, mark: (band: number | null) => void): View {
   return ul(
-    { class: "legend", "aria-label": "What the colours stand for" },
+    { class: "legend", "aria-label": "Legend" },
     bands.map((band, index) =>
       li(
         { key: band.name, onMouseEnter: () => mark(index), onMouseLeave: () => mark(null) },
@@ -124,7 +124,7 @@ function asTable({ starts, bucket }: Series, bands: readonly Band[], labelOf: (a
         null,
         tr(
           null,
-          th({ scope: "row" }, "All"),
+          th({ scope: "row" }, "Total"),
           bands.map(({ name, total }) => td({ key: name, class: "right num" }, exactMoney(total))),
         ),
       ),
@@ -175,7 +175,7 @@ function Plot({ series, bands, marked, labelOf, timeZone }: PlotProps): View {
     const last = series.starts.length - 1;
     setAt((before) => Math.min(Math.max((before ?? (step > 0 ? -1 : last + 1)) + step, 0), last));
   };
-  const description = `Spend over time: ${bands.map(({ name, total }) => `${name} ${money(total)}`).join(", ")}. The arrow keys step through it.`;
+  const description = `Spend over time: ${bands.map(({ name, total }) => `${name} ${money(total)}`).join(", ")}. Use the arrow keys to move.`;
   return div(
     { class: "plot-area" },
     div({
@@ -204,7 +204,7 @@ function tooltip(plot: uPlot, at: number, bands: readonly Band[], label: string)
   const sum = bands.reduce((total, { values }) => total + Number(values[at] ?? 0), 0);
   const centre = plot.valToPos(at, "x") + plot.over.offsetLeft;
   const width = plot.over.clientWidth / Math.max(plot.data[0].length, 1);
-  // Beside the column where there is room, on the side with more of it.
+  // On the side of the column that has more room.
   const room = Math.min(tipWidth, plot.width);
   const beside = centre > plot.width / 2 ? centre - width / 2 - 8 - room : centre + width / 2 + 8;
   return div(
@@ -235,7 +235,7 @@ function tooltip(plot: uPlot, at: number, bands: readonly Band[], label: string)
   );
 }
 
-/** What uPlot is given: the place of each column, and for each band the top of its part of the stack. */
+/** Data for uPlot: the index of each column, and for each band its top in the stack. */
 function columnsOf(bands: readonly Band[], length: number): uPlot.AlignedData {
   const places = Array.from({ length }, (_, index) => index);
   let below: number[] = places.map(() => 0);
@@ -248,7 +248,7 @@ interface PlotOptions {
   readonly bands: readonly Band[];
   readonly timeZone: string;
   readonly onMove: (at: number | null) => void;
-  /** Which band is pointed at in the legend. */
+  /** Band that the pointer is on in the legend. */
   readonly focus: { readonly current: number | null };
 }
 
@@ -294,10 +294,10 @@ function optionsFor({ series, bands, timeZone, onMove, focus }: PlotOptions): uP
   };
 }
 
-/** Of more hours than these, only the first of each day has a label. */
+/** With more hours than this, only the first hour of each day has a label. */
 const hoursMax = 48;
 
-/** Which columns have a label: as many as have room, evenly. */
+/** Chooses the columns with a label: evenly, as many as fit. */
 function labelled(series: Series, width: number, timeZone: string): number[] {
   const { starts, bucket } = series;
   const room = Math.max(Math.floor(width / 84), 2);
@@ -321,7 +321,7 @@ interface Stack {
   readonly focus: number | null;
 }
 
-/** Bars from the bottom up, a hair apart; the uppermost of a column is rounded. */
+/** Draws bars from the bottom up with a small gap; rounds the top of each column. */
 function drawStack(plot: uPlot, { bands, fills, focus }: Stack): void {
   const { ctx, data } = plot;
   const scale = devicePixelRatio;

@@ -60,7 +60,7 @@ export const time = element("time");
 export const tr = element("tr");
 export const ul = element("ul");
 
-/** Class names with those left out that do not apply. */
+/** Joins class names, without those that are false. */
 export function classes(...names: (string | false | null | undefined)[]): string {
   return names.filter((name) => typeof name === "string" && name !== "").join(" ");
 }

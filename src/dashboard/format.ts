@@ -1,6 +1,6 @@
 /*
- * Figures for the reader's locale. Money stays the decimal string that the server sent: it is rounded for the eye only, by
- * Intl on the string itself, and every rounded figure carries the exact one beside it.
+ * Figures for the reader's locale. Money stays the decimal string of the server. Intl rounds the
+ * string for display only, and every rounded figure has the exact one in its title.
  */
 
 const dollars = { style: "currency", currency: "USD", currencyDisplay: "narrowSymbol" } as const;
@@ -24,18 +24,18 @@ const leastShare = 0.001;
 
 type Numeric = Parameters<typeof cents.format>[0];
 
-/** An amount to read at a glance: whole cents from a dime on, three digits below. */
+/** Rounds an amount: to cents from 0.10 on, to three digits below. */
 export function money(usd: string): string {
   const size = Math.abs(Number(usd));
   return size === 0 || size >= 0.1 ? cents.format(usd as Numeric) : fine.format(usd as Numeric);
 }
 
-/** Every digit of an amount, up to the pico-dollar. */
+/** Shows every digit of an amount. */
 export function exactMoney(usd: string): string {
   return exact.format(usd as Numeric);
 }
 
-/** The labels of an axis: whole dollars where all are, else as many digits as they need. */
+/** Labels an axis: in whole dollars if all are, else with the digits that they need. */
 export function axisMoney(usd: readonly number[]): string[] {
   const whole = usd.every((each) => Number.isInteger(each));
   return usd.map((each) => (whole ? rough : roughCents).format(each));
@@ -50,20 +50,20 @@ export function shortCount(value: number): string {
   return value < 10_000 ? whole.format(value) : compact.format(value);
 }
 
-/** A share that is too small for the digits shown is said to be less than the least of them, so that it is not taken for none. */
+/** Shows a share that would round to 0 as less than the smallest shown value. */
 export function percent(share: number): string {
   if (share > 0 && share < leastShare) return `<${finePercents.format(leastShare)}`;
   return Math.abs(share) < 0.1 && share !== 0 ? finePercents.format(share) : percents.format(share);
 }
 
-/** The share of one amount in another, for bars: 0 to 1 and beyond; 0 of nothing. */
+/** Share of one amount in another, for bars; may exceed 1; 0 if the whole is 0. */
 export function shareOf(part: string, all: string): number {
   const whole = Number(all);
   return whole > 0 ? Math.max(Number(part) / whole, 0) : 0;
 }
 
 const dayMs = 86_400_000;
-/** The page speaks English: so do the words in its sentences. */
+/** Words of durations are English, as the page is. */
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "long" });
 const steps = [
   ["day", dayMs],
@@ -79,7 +79,7 @@ export function ago(iso: string, now = Date.now()): string {
   return relative.format(Math.trunc(difference / size), unit);
 }
 
-/** "3 days", "5 hours": how long a number of hours is. */
+/** "3 days", "5 hours". */
 export function lasting(hours: number): string {
   const [value, unit] = hours >= 48 ? [hours / 24, "day"] : hours >= 1 ? [hours, "hour"] : [hours * 60, "minute"];
   return new Intl.NumberFormat("en", { style: "unit", unit, unitDisplay: "long", maximumFractionDigits: 0 }).format(
@@ -113,7 +113,7 @@ const timeStyles: Record<TimeStyle, Intl.DateTimeFormatOptions> = {
 
 const made = new Map<string, Intl.DateTimeFormat>();
 
-/** An instant in the reader's way of writing; in the time zone given, else the reader's. */
+/** Formats an instant for the user's locale, in the given time zone, else the user's. */
 export function instant(at: string | number, style: TimeStyle, timeZone?: string): string {
   const name = `${style} ${timeZone ?? ""}`;
   let format = made.get(name);
@@ -124,7 +124,7 @@ export function instant(at: string | number, style: TimeStyle, timeZone?: string
   return format.format(new Date(at));
 }
 
-/** A clock today, with the date on any other day. */
+/** Shows the time of day, with the date if it is not today. */
 export function when(iso: string, now = Date.now()): string {
   const at = Date.parse(iso);
   const today = new Date(now).toDateString() === new Date(at).toDateString();

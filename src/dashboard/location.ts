@@ -1,15 +1,15 @@
 import { useEffect, useState } from "preact/hooks";
 
-/** Where the reader is: a path below /dashboard without slashes at its ends ("requests", "" for the first view), and its parameters. */
-export interface Place {
+/** Current view (its path below /dashboard without slashes at the ends, "" for the first) and its parameters. */
+export interface Route {
   readonly view: string;
   readonly query: URLSearchParams;
 }
 
 const base = "/dashboard";
-const heard = new Set<() => void>();
+const listeners = new Set<() => void>();
 
-function here(): Place {
+function here(): Route {
   return {
     view: location.pathname.slice(base.length).replace(/^\/+|\/+$/g, ""),
     query: new URLSearchParams(location.search),
@@ -24,34 +24,34 @@ export function addressOf(view: string, query: Readonly<Record<string, string | 
   return `${base}${view === "" ? "" : `/${view}`}${search}`;
 }
 
-/** Goes there; with `replace`, the way back does not pass here again. */
+/** Navigates to an address; `replace` leaves the current page out of the history. */
 export function goTo(address: string, { replace = false } = {}): void {
   if (replace) history.replaceState(null, "", address);
   else history.pushState(null, "", address);
-  for (const listener of heard) listener();
+  for (const listener of listeners) listener();
 }
 
-/** Changes parameters of the view that is shown. */
+/** Changes parameters of the current view. */
 export function setQuery(change: Readonly<Record<string, string | null>>): void {
   const { view, query } = here();
   goTo(addressOf(view, { ...Object.fromEntries(query), ...change }), { replace: true });
 }
 
-export function usePlace(): Place {
-  const [place, setPlace] = useState(here);
+export function useRoute(): Route {
+  const [route, setRoute] = useState(here);
   useEffect(() => {
-    const listener = () => setPlace(here());
-    heard.add(listener);
+    const listener = () => setRoute(here());
+    listeners.add(listener);
     addEventListener("popstate", listener);
     return () => {
-      heard.delete(listener);
+      listeners.delete(listener);
       removeEventListener("popstate", listener);
     };
   }, []);
-  return place;
+  return route;
 }
 
-/** For links: a plain click stays on this page, any other is the browser's. */
+/** Handles a plain click on a link without loading the page; leaves other clicks to the browser. */
 export function follow(event: MouseEvent): void {
   const link = event.currentTarget as HTMLAnchorElement;
   if (event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;

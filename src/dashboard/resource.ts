@@ -5,7 +5,7 @@ import type { Session } from "./types.ts";
 
 export type Who = Exclude<Session, { kind: "none" }>;
 
-/** Who is signed in, and what to do when the session turns out to have ended. */
+/** Signed-in user, and the handler for an ended session. */
 export interface Visit {
   readonly who: Who;
   readonly ended: () => void;
@@ -19,20 +19,20 @@ export function useVisit(): Visit {
   return visit;
 }
 
-/** Whether this reader may change things. */
+/** Tells whether the user may change things. */
 export function useMayEdit(): boolean {
   const { who } = useVisit();
   return who.kind === "admin" && who.role === "editor";
 }
 
-/** Something of the server: what was read last stays while it is read anew, also after a fault. */
+/** Data of the server. The last value stays during a reload and after a fault. */
 export interface Resource<T> {
   readonly data: T | null;
   readonly fault: Fault | null;
   readonly reload: () => void;
 }
 
-/** Reads something now, when `subject` changes, and each `everyMs` while the page is seen. */
+/** Loads data now, when `subject` changes, and each `everyMs` while the page is visible. */
 export function useResource<T>(
   read: (signal: AbortSignal) => Promise<T>,
   subject: string,
@@ -77,7 +77,7 @@ export function useResource<T>(
 
 export type Outcome<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly fault: Fault };
 
-/** The value, or the Fault; anything else that is thrown is a bug of this page, shown as one. */
+/** Returns the value or the Fault. Turns any other exception, a bug of this page, into a Fault. */
 export async function attempt<T>(work: () => Promise<T>): Promise<Outcome<T>> {
   try {
     return { ok: true, value: await work() };
@@ -85,7 +85,7 @@ export async function attempt<T>(work: () => Promise<T>): Promise<Outcome<T>> {
     if (error instanceof Fault) return { ok: false, fault: error };
     return {
       ok: false,
-      fault: new Fault(`Something is wrong in this page: ${String(error)}`, { status: 0, code: "page" }),
+      fault: new Fault(`Error in this page: ${String(error)}`, { status: 0, code: "page" }),
     };
   }
 }
@@ -93,11 +93,11 @@ export async function attempt<T>(work: () => Promise<T>): Promise<Outcome<T>> {
 export interface Action {
   readonly busy: boolean;
   readonly fault: Fault | null;
-  /** Does the work once, however often it is asked for meanwhile; tells whether it went well. */
+  /** Runs the work unless it already runs; returns true on success. */
   readonly run: (work: () => Promise<unknown>) => Promise<boolean>;
 }
 
-/** A change that the reader asks for. */
+/** Runs a change that the user asked for. */
 export function useAction(): Action {
   const { ended } = useVisit();
   const [state, setState] = useState<{ busy: boolean; fault: Fault | null }>({ busy: false, fault: null });

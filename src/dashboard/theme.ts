@@ -8,7 +8,7 @@ function remembered(): Theme {
     const found = localStorage.getItem(place);
     return found === "light" || found === "dark" ? found : "auto";
   } catch {
-    // A browser that forbids storage.
+    // The browser forbids storage.
     return "auto";
   }
 }
@@ -17,7 +17,7 @@ let theme = remembered();
 const heard = new Set<() => void>();
 const system = matchMedia("(prefers-color-scheme: dark)");
 
-/** Shows what was chosen, now and when the system's own choice changes. */
+/** Applies the chosen theme, now and when the system's theme changes. */
 export function applyTheme(): void {
   system.addEventListener("change", apply);
   apply();
@@ -35,12 +35,12 @@ export function setTheme(next: Theme): void {
     if (next === "auto") localStorage.removeItem(place);
     else localStorage.setItem(place, next);
   } catch {
-    // It holds until the page is left.
+    // The choice lasts until the page is closed.
   }
   apply();
 }
 
-/** What the reader chose, and whether it comes out dark; whoever uses it is drawn anew at a change. */
+/** Returns the chosen theme and whether it is dark; a change renders the component again. */
 export function useTheme(): { readonly theme: Theme; readonly dark: boolean } {
   const [, redraw] = useState(0);
   useEffect(() => {
@@ -51,7 +51,7 @@ export function useTheme(): { readonly theme: Theme; readonly dark: boolean } {
   return { theme, dark: theme === "auto" ? system.matches : theme === "dark" };
 }
 
-/** What a custom property of the style sheet comes to now, as a colour that a canvas takes. */
+/** Resolves a custom property of the style sheet to a colour for a canvas. */
 export function colour(name: string): string {
   const probe = document.createElement("span");
   probe.style.color = `var(${name})`;

@@ -5,7 +5,7 @@ import { icon } from "./icons.ts";
 const heard = new Set<(text: string) => void>();
 const shownMs = 4000;
 
-/** Says that a change was made: seen for a moment, and read aloud. */
+/** Confirms a change: shown for a moment, and read by screen readers. */
 export function say(text: string): void {
   for (const listener of heard) listener(text);
 }

@@ -25,7 +25,7 @@ import { icon, type IconName } from "./icons.ts";
 import { follow } from "./location.ts";
 import type { Iso, Standing, Usd } from "./types.ts";
 
-/** An amount as it is read at a glance; the exact one is its value and its title. */
+/** Shows a rounded amount; its value and title are exact. */
 export function amount(usd: Usd | null, { exact = false }: { readonly exact?: boolean } = {}): View {
   if (usd === null)
     return span({ class: "muted" }, span({ "aria-hidden": "true" }, "–"), span({ class: "unseen" }, "unknown"));
@@ -52,7 +52,7 @@ interface CardProps {
   readonly children?: Children;
 }
 
-/** A part of a view under a heading of its own. */
+/** Section of a view with a heading. */
 export function Card({ title, hint, actions, class: name, children }: CardProps): View {
   return section(
     { class: classes("card", name) },
@@ -72,7 +72,7 @@ interface Choice<T extends string> {
   readonly onChoose: (value: T) => void;
 }
 
-/** One of a few, all of them seen. */
+/** Group of buttons of which one is chosen. */
 export function segmented<T extends string>({ label, options, value, onChoose }: Choice<T>): View {
   return div(
     { class: "segmented", role: "group", "aria-label": label },
@@ -91,7 +91,7 @@ export function badge(tone: Tone, text: Children, title?: string): View {
   return span({ class: `badge ${tone}`, ...(title !== undefined && { title }) }, text);
 }
 
-/** How full a budget is: what was spent, what is held for running requests, and where the warning stands. */
+/** Bar of a budget: spent, held for requests in flight, and the warning threshold. */
 export function budgetBar({
   spent_usd: spent,
   held_usd: held,
@@ -121,7 +121,7 @@ export function budgetBar({
   );
 }
 
-/** A share beside a name in a list. */
+/** Bar next to a name in a list. */
 export function shareBar(share: number, series?: number): View {
   return div(
     { class: "share", "aria-hidden": "true" },
@@ -138,12 +138,12 @@ export function failure({ fault, retry }: { readonly fault: Fault; readonly retr
   );
 }
 
-/** What to do where there is nothing to show. */
+/** Explains an empty list. */
 export function empty(title: string, ...children: Children[]): View {
   return div({ class: "empty" }, strong(null, title), ...children);
 }
 
-/** Lines where figures will be. */
+/** Placeholder lines while data loads. */
 export function waiting(lines: number): View {
   return div(
     { class: "waiting", "aria-busy": "true" },
@@ -173,7 +173,7 @@ export function CopyButton({ text, label: what }: { readonly text: string; reado
   );
 }
 
-/** Text for a terminal, with a button that copies it. */
+/** Shows text for a terminal with a copy button. */
 export function snippet(text: string, what: string): View {
   return div({ class: "snippet" }, pre({ tabIndex: 0 }, code(null, text)), h(CopyButton, { text, label: what }));
 }
@@ -182,11 +182,11 @@ interface DialogProps {
   readonly title: string;
   readonly kind?: "drawer" | "box";
   readonly onClosed: () => void;
-  /** Given what closes it. */
+  /** Receives the function that closes the dialog. */
   readonly body: (close: () => void) => Children;
 }
 
-/** The browser's own dialog: it keeps the focus inside, gives it back, and closes with Escape. */
+/** Shows the browser's own dialog, which keeps and restores the focus, and closes with Escape. */
 export function Dialog({ title, kind = "box", onClosed, body }: DialogProps): View {
   const place = useRef<HTMLDialogElement>(null);
   useEffect(() => place.current?.showModal(), []);

@@ -17,23 +17,23 @@ export const periodNames: Record<Period, string> = {
   "1mo": "a month",
 };
 
-/** "key:alice" as a reader says it. */
+/** Describes a scope such as "key:alice". */
 export function scopeName({ scope, key }: Pick<Standing, "scope" | "key">): string {
   const [kind = "", name = ""] = scope.split(":");
   if (isOfSession(scope)) return `${name.split(" ")[0]}, session ${scope.slice(scope.indexOf("=") + 1)}`;
-  if (kind === "all") return "Everything";
+  if (kind === "all") return "All requests";
   if (kind === "team") return `Team ${name}`;
   if (kind === "key") return name;
   const each = name === "" ? "each key" : `each key of ${name}`;
   return key === null ? `E${each.slice(1)}` : `${key}, as ${each}`;
 }
 
-/** Whether a budget is of a session of `farebox run`: it is made and removed with the session alone. */
+/** Tells whether a budget belongs to a session of `farebox run`, which alone creates and removes it. */
 function isOfSession(scope: string): boolean {
   return scope.includes(" tag:session=");
 }
 
-/** One budget: how full it is, what is left, and when it starts anew. */
+/** Shows one budget: its bar, what is left, and its reset. */
 export function budgetCard(standing: Standing, actions: Children): View {
   const { limit_usd: limit, spent_usd: spent, held_usd: held, remaining_usd: left, period, mode } = standing;
   const full = shareOf(spent, limit) + shareOf(held, limit);
@@ -48,7 +48,7 @@ export function budgetCard(standing: Standing, actions: Children): View {
           { class: "hint" },
           amount(limit),
           ` ${periodNames[period]}`,
-          mode === "soft" && badge("calm", "soft", "Warns, and lets requests pass"),
+          mode === "soft" && badge("calm", "soft", "Warns, refuses nothing"),
         ),
       ),
       div({ class: "actions" }, actions),
@@ -100,7 +100,7 @@ export function Budgets({ budgets, onTask }: BudgetsProps): View {
   );
 }
 
-/** A budget that each key has for itself, shown by the key that has used most of it. */
+/** Shows a budget for each key by the key that used most of it. */
 function eachKeyCard(ofKeys: readonly Standing[], actionsOf: (standing: Standing) => Children): View | null {
   const used = ({ limit_usd: limit, spent_usd: spent, held_usd: held }: Standing) =>
     shareOf(spent, limit) + shareOf(held, limit);
@@ -118,7 +118,7 @@ function eachKeyCard(ofKeys: readonly Standing[], actionsOf: (standing: Standing
           { class: "hint" },
           amount(limit),
           ` ${periodNames[period]}`,
-          mode === "soft" && badge("calm", "soft", "Warns, and lets requests pass"),
+          mode === "soft" && badge("calm", "soft", "Warns, refuses nothing"),
         ),
       ),
       div({ class: "actions" }, actionsOf({ ...fullest, key: null })),
@@ -156,7 +156,7 @@ export function BudgetDialog({ task, names, onClosed, onDone }: TaskProps): View
   const { scope, period } = standing;
   return confirmation({
     title: "Remove this budget?",
-    verb: "Remove it",
+    verb: "Remove",
     danger: true,
     onClosed,
     text: [
@@ -172,7 +172,7 @@ export function BudgetDialog({ task, names, onClosed, onDone }: TaskProps): View
   });
 }
 
-const kinds = { key: "A key", team: "A team", all: "Everything", "each-key": "Each key" } as const;
+const kinds = { key: "A key", team: "A team", all: "All requests", "each-key": "Each key" } as const;
 type Kind = keyof typeof kinds;
 
 function SetBudget({
@@ -205,7 +205,7 @@ function SetBudget({
       ? div(
           { class: "field-row" },
           field(
-            "For",
+            "Scope",
             select(
               { name: "kind", value: kind, onChange: (event) => setKind(event.currentTarget.value as Kind) },
               Object.entries(kinds).map(([value, text]) => option({ key: value, value }, text)),
@@ -213,7 +213,7 @@ function SetBudget({
           ),
           kind !== "all" && field(kind === "key" ? "Key" : "Team", nameChoice(kind, choices, nameGiven)),
           field(
-            "Per",
+            "Period",
             select(
               { name: "period", defaultValue: "1mo" },
               Object.entries(periodNames).map(([value, text]) =>
@@ -225,13 +225,13 @@ function SetBudget({
       : p({ class: "hint" }, `${scopeName({ scope: standing.scope, key: null })}, ${periodNames[standing.period]}`);
   return h(FormDialog, {
     title: standing === null ? "Set a budget" : "Change the budget",
-    verb: "Set the budget",
+    verb: "Save budget",
     onClosed,
     save,
     fields: [
       where,
       field(
-        "Limit in US dollars",
+        "Limit (USD)",
         input({
           name: "limit",
           class: "num",
@@ -255,7 +255,7 @@ function SetBudget({
           ),
         ),
         field(
-          "Warn at percent",
+          "Warning threshold (%)",
           input({
             name: "warn",
             class: "num",

@@ -28,7 +28,7 @@ import type { Charge, ChargeDetails, Item, PriceUsed } from "../types.ts";
 import { amount, badge, Dialog, failure, instantOf, waiting } from "../ui.ts";
 import { doubtBadge, knownBadge, plainName, tokenName, upperFirst } from "./words.ts";
 
-/** One request, itemised to the last digit. */
+/** Shows one request with every digit of its cost. */
 export function ChargeDrawer({ id, onClosed }: { readonly id: string; readonly onClosed: () => void }): View {
   return h(Dialog, { title: "Request", kind: "drawer", onClosed, body: () => h(Content, { id }) });
 }
@@ -71,10 +71,10 @@ function held({ state, hold_usd: hold }: ChargeDetails): View | string {
 function items({ items: lines, cost_usd: cost, list_cost_usd: list }: ChargeDetails): View | null {
   if (lines.length === 0 || cost === null) return null;
   return div(
-    { class: "scroll", tabIndex: 0, role: "region", "aria-label": "What it is made of" },
+    { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Cost items" },
     table(
       { class: "plain items" },
-      caption({ class: "unseen" }, "What the cost is made of"),
+      caption({ class: "unseen" }, "Cost items"),
       thead(
         null,
         tr(
@@ -82,7 +82,7 @@ function items({ items: lines, cost_usd: cost, list_cost_usd: list }: ChargeDeta
           ["", "Tokens", "Rate", "Cost"].map((text, index) =>
             th(
               { key: text, scope: "col", class: index === 0 ? "" : "right" },
-              index === 0 ? span({ class: "unseen" }, "What") : text,
+              index === 0 ? span({ class: "unseen" }, "Item") : text,
             ),
           ),
         ),
@@ -94,7 +94,7 @@ function items({ items: lines, cost_usd: cost, list_cost_usd: list }: ChargeDeta
         list !== null &&
           tr(
             { class: "muted" },
-            th({ scope: "row", colSpan: 3 }, "At list price"),
+            th({ scope: "row", colSpan: 3 }, "List price"),
             td({ class: "right" }, amount(list, { exact: true })),
           ),
       ),
@@ -102,7 +102,7 @@ function items({ items: lines, cost_usd: cost, list_cost_usd: list }: ChargeDeta
   );
 }
 
-const lineNames: Record<string, string> = { minimum: "Minimum charge", request: "The request" };
+const lineNames: Record<string, string> = { minimum: "Minimum charge", request: "Request" };
 
 function itemRow(item: Item): View {
   const name = item.tool !== null ? upperFirst(plainName(item.tool)) : (lineNames[item.class] ?? tokenName(item.class));
@@ -149,19 +149,16 @@ function facts(charge: ChargeDetails): View {
       charge.key === null ? null : [charge.key, charge.team !== null && span({ class: "muted" }, ` ${charge.team}`)],
     ],
     ["Status", charge.status],
-    ["Answered by", charge.served_model === charge.model ? null : charge.served_model],
+    ["Served model", charge.served_model === charge.model ? null : charge.served_model],
     ["Duration", charge.duration_ms === null ? null : duration(charge.duration_ms)],
     ["First token", charge.first_token_ms === null ? null : `after ${duration(charge.first_token_ms)}`],
     ["Held", charge.hold_usd === null ? null : amount(charge.hold_usd, { exact: true })],
     ["Held for", heldFor(charge)],
     ["Fitted", charge.fitted === null ? null : `to its budget: at most ${count(charge.fitted)} tokens`],
     ["Output cap", charge.output_cap === null ? null : `${count(charge.output_cap)} tokens`],
-    [
-      "Beyond the hold",
-      Number(charge.overage_usd) === 0 ? null : badge("warn", amount(charge.overage_usd, { exact: true })),
-    ],
+    ["Overage", Number(charge.overage_usd) === 0 ? null : badge("warn", amount(charge.overage_usd, { exact: true }))],
     ["Minimum", charge.minimum_applied ? "applied" : null],
-    ["Usage", charge.clamped ? "contradicted itself; the more expensive reading counts" : null],
+    ["Usage", charge.clamped ? "contradictory; the more expensive reading is charged" : null],
     [
       "Doubts",
       charge.doubts.length === 0
@@ -185,12 +182,12 @@ function facts(charge: ChargeDetails): View {
       "Delivered",
       charge.delivered === null ? null : `${count(charge.delivered.input)} in, ${count(charge.delivered.output)} out`,
     ],
-    ["Ended because", charge.reason === null ? null : plainName(charge.reason)],
+    ["Reason", charge.reason === null ? null : plainName(charge.reason)],
     ["Retry", charge.retry === 0 ? null : count(charge.retry)],
     ["Group", charge.group],
     ["Price", price === null ? null : priceWords(price)],
     ["Source", price?.source],
-    ["Price of the model that answered", served === null ? null : priceWords(served)],
+    ["Served price", served === null ? null : priceWords(served)],
     [
       "Tags",
       Object.entries(charge.tags).length === 0
@@ -198,7 +195,7 @@ function facts(charge: ChargeDetails): View {
         : Object.entries(charge.tags).map(([name, value]) => span({ key: name, class: "tag" }, `${name}: ${value}`)),
     ],
     ["Request", code(null, charge.request_id)],
-    ["At the gateway", charge.gateway_request_id === null ? null : code(null, charge.gateway_request_id)],
+    ["Gateway request", charge.gateway_request_id === null ? null : code(null, charge.gateway_request_id)],
   ];
   return dl(
     { class: "details" },
@@ -217,7 +214,7 @@ const deciders: Record<string, string> = {
   request_price: "the price of a request",
 };
 
-/** The output that was held for, and what decided it; null where no text is limited. */
+/** Output tokens in the hold and the field or bound that decided them; null if no text is limited. */
 function heldFor({ held_for: held }: ChargeDetails): string | null {
   if (held === null) return null;
   const by = deciders[held.by] ?? held.by;

@@ -3,22 +3,21 @@ import { ask, type Fault, type Parameters } from "../api.ts";
 import { attempt, useVisit } from "../resource.ts";
 import type { Charge } from "../types.ts";
 
-/** Requests as they begin and end, newest first, with older ones on demand. */
+/** Live list of requests, newest first; loads older ones on demand. */
 export interface Feed {
   /** Null until the first answer. */
   readonly charges: readonly Charge[] | null;
   readonly fault: Fault | null;
   readonly hasOlder: boolean;
-  /** Whether older ones are being read. */
-  readonly reading: boolean;
-  readonly readOlder: () => void;
+  readonly loadingOlder: boolean;
+  readonly loadOlder: () => void;
   readonly retry: () => void;
 }
 
 const pageLength = 50;
 const everyMs = 1000;
 const afterFaultMs = 5000;
-/** Of those that came by themselves so many are kept; older ones that were asked for stay. */
+/** Most live requests to keep, in addition to older ones that the user loaded. */
 const keptMax = 200;
 
 interface Known {
@@ -28,12 +27,12 @@ interface Known {
 
 const nothing: Known = { charges: null, hasOlder: false };
 
-/** `source`: the address of the API that this reader asks. Reads on while `live`, each second, as long as the page is seen. */
+/** Polls `source` each second while `live` and while the page is visible. */
 export function useFeed(source: string, filter: Parameters, live: boolean): Feed {
   const { ended } = useVisit();
   const [known, setKnown] = useState<Known>(nothing);
   const [fault, setFault] = useState<Fault | null>(null);
-  const [reading, setReading] = useState(false);
+  const [loadingOlder, setLoadingOlder] = useState(false);
   const [turn, setTurn] = useState(0);
   const subject = JSON.stringify(filter);
   const cursor = useRef<string | null>(null);
@@ -83,25 +82,25 @@ export function useFeed(source: string, filter: Parameters, live: boolean): Feed
   }, [source, subject, live, turn, ended]);
 
   const last = known.charges?.at(-1)?.request_id;
-  const readOlder = useCallback(() => {
+  const loadOlder = useCallback(() => {
     if (last === undefined) return;
-    setReading(true);
+    setLoadingOlder(true);
     void attempt(() =>
       ask<{ charges: readonly Charge[]; next: string | null }>(`${source}/charges`, {
         query: { limit: pageLength, ...(JSON.parse(subject) as Parameters), cursor: last },
       }),
     ).then((outcome) => {
-      setReading(false);
+      setLoadingOlder(false);
       if (shown.current !== subject) return;
       if (!outcome.ok) return outcome.fault.signedOut ? ended() : setFault(outcome.fault);
       const { charges, next } = outcome.value;
       setKnown((before) => ({ charges: [...(before.charges ?? []), ...charges], hasOlder: next !== null }));
     });
   }, [source, subject, last, ended]);
-  return { ...known, fault, reading, readOlder, retry: useCallback(() => setTurn((before) => before + 1), []) };
+  return { ...known, fault, loadingOlder, loadOlder, retry: useCallback(() => setTurn((before) => before + 1), []) };
 }
 
-/** What is known with what is new: one of each request, newest first. Those that left the state that is asked for go. */
+/** Merges new charges into the list, newest first. Drops charges that no longer have the wanted state. */
 function merged(before: Known, news: readonly Charge[], state: Parameters[string]): Known {
   if (news.length === 0 || before.charges === null) return before;
   const arrived = new Map(news.map((charge) => [charge.request_id, charge]));

@@ -3,7 +3,7 @@ import { addressOf } from "../location.ts";
 import { useMayEdit, useVisit } from "../resource.ts";
 import { link, snippet } from "../ui.ts";
 
-/** A first request as a command, to this Farebox. */
+/** Returns a curl command for a first request to this Farebox. */
 export function firstRequest(key: string): string {
   return [
     `curl ${location.origin}/v1/chat/completions \\`,
@@ -13,28 +13,28 @@ export function firstRequest(key: string): string {
   ].join("\n");
 }
 
-/** What to do while the ledger is empty. */
+/** Explains the first steps while the ledger is empty. */
 export function FirstSteps({ hasKeys }: { readonly hasKeys: boolean }): View {
   const { who } = useVisit();
   const mayEdit = useMayEdit();
   return section(
     { class: "card first-steps" },
     h2(null, "No requests yet"),
-    p({ class: "hint" }, "As soon as the first one arrives, this page shows what it cost."),
+    p({ class: "hint" }, "This page shows the cost of the first request as soon as it arrives."),
     ol(
       { class: "steps" },
       who.kind === "admin" &&
         li(
           { class: hasKeys ? "done" : "" },
           hasKeys
-            ? p(null, "A key is there. ", link(addressOf("keys"), "See the keys"))
+            ? p(null, "A key exists. ", link(addressOf("keys"), "See the keys"))
             : mayEdit
               ? p(
                   null,
-                  "Make an internal key: ",
+                  "Create an internal key: ",
                   link(addressOf("keys", { new: "key" }), "Create a key", "button primary"),
                 )
-              : p(null, "Somebody with an editor’s token has to make a key: ", code(null, "farebox keys create alice")),
+              : p(null, "An editor must create a key: ", code(null, "farebox keys create alice")),
         ),
       li(
         null,
@@ -48,7 +48,7 @@ export function FirstSteps({ hasKeys }: { readonly hasKeys: boolean }): View {
         null,
         div(
           null,
-          p(null, "Or point the SDKs here, all at once:"),
+          p(null, "Or configure every SDK:"),
           snippet(`export OPENAI_BASE_URL=${location.origin}/v1\nexport OPENAI_API_KEY=sk-fb-…`, "the variables"),
         ),
       ),

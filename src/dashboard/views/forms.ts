@@ -4,7 +4,7 @@ import { useAction } from "../resource.ts";
 import type { Limits } from "../types.ts";
 import { Dialog, failure } from "../ui.ts";
 
-/** A control with its name above, and under it what to know. */
+/** Shows a control with its label above and a hint below. */
 export function field(name: string, control: Children, hint?: string): View {
   return label(
     { class: "field", key: name },
@@ -19,13 +19,13 @@ export function textOf(form: FormData, name: string): string {
   return typeof value === "string" ? value.trim() : "";
 }
 
-/** A whole number that may be left out; what is none is for the server to refuse. */
+/** Reads an optional number. The server refuses a value that is not a number. */
 function numberOf(form: FormData, name: string): number | null {
   const text = textOf(form, name);
   return text === "" ? null : Number(text);
 }
 
-/** Names separated by commas or spaces; null where none is given. */
+/** Splits names at commas or spaces; null without any. */
 function listOf(form: FormData, name: string): string[] | null {
   const names = textOf(form, name)
     .split(/[\s,]+/)
@@ -35,9 +35,9 @@ function listOf(form: FormData, name: string): string[] | null {
 
 const nameShape = "[a-z0-9][a-z0-9._\\-]*";
 
-/** The name of something new. */
+/** Field for the name of a new key or team. */
 export function nameField(example: string): View {
-  const shape = "Small letters, digits, dots, dashes and underscores";
+  const shape = "Lowercase letters, digits, dots, dashes and underscores";
   return field(
     "Name",
     input({
@@ -53,17 +53,16 @@ export function nameField(example: string): View {
   );
 }
 
-/** What a key or a team may ask for. */
+/** Models and limits of a key or team. */
 export interface Bounds {
   readonly models: readonly string[] | null;
   readonly limits: Limits;
   readonly output_cap: number | null;
 }
 
-/** Those of a new key or team. */
 export const noBounds: Bounds = { models: null, limits: { rpm: null, tpm: null, parallel: null }, output_cap: null };
 
-/** Which models, how many requests and tokens a minute, how many at once. */
+/** Fields for models and limits. */
 export function boundFields({ models, limits, output_cap: cap }: Bounds): View[] {
   const number = (name: keyof Limits | "output_cap", what: string, value: number | null, hint?: string) =>
     field(
@@ -93,15 +92,20 @@ export function boundFields({ models, limits, output_cap: cap }: Bounds): View[]
     ),
     div(
       { class: "field-row three", key: "limits" },
-      number("rpm", "Requests a minute", limits.rpm),
-      number("tpm", "Tokens a minute", limits.tpm),
-      number("parallel", "At once", limits.parallel),
+      number("rpm", "Requests per minute", limits.rpm),
+      number("tpm", "Tokens per minute", limits.tpm),
+      number("parallel", "Parallel requests", limits.parallel),
     ),
-    number("output_cap", "Output cap", cap, "Output tokens of a request; written into those that state no maximum."),
+    number(
+      "output_cap",
+      "Output cap",
+      cap,
+      "Most output tokens of a request; written into requests without a maximum.",
+    ),
   ];
 }
 
-/** What `boundFields` were filled with. */
+/** Reads the values of `boundFields`. */
 export function boundsOf(form: FormData): Bounds {
   return {
     models: listOf(form, "models"),
@@ -112,11 +116,11 @@ export function boundsOf(form: FormData): Bounds {
 
 interface FormProps {
   readonly title: string;
-  /** What the button that saves says. */
+  /** Label of the button that saves. */
   readonly verb: string;
   readonly danger?: boolean;
   readonly fields: Children;
-  /** Throws a Fault where it does not go well; otherwise the dialog closes, unless `stays`. */
+  /** Throws a Fault on failure; otherwise the dialog closes, unless `stays`. */
   readonly save: (form: FormData) => Promise<void>;
   readonly stays?: boolean;
   readonly onClosed: () => void;
@@ -164,7 +168,7 @@ interface ConfirmationProps {
   readonly onClosed: () => void;
 }
 
-/** Asks before something that cannot be undone. */
+/** Asks for confirmation of something that cannot be undone. */
 export function confirmation({ text, work, ...rest }: ConfirmationProps): View {
   return h(FormDialog, { ...rest, fields: div({ class: "confirm" }, p(null, text)), save: work });
 }

@@ -29,7 +29,7 @@ import type { Alert, Health as Figures, Reconciliation } from "../types.ts";
 import { amount, badge, Card, failure, link, moment, waiting, type Tone } from "../ui.ts";
 import { upperFirst } from "./words.ts";
 
-/** Whether all is well: with the gateway, between its bill and the ledger, with what is held. */
+/** Shows the health of the gateway, its bill next to the ledger, and old holds. */
 export function Health(): View {
   const { data, fault, reload } = useResource<Figures>((signal) => ask(`${admin}/health`, { signal }), "health", {
     everyMs: 5000,
@@ -51,7 +51,7 @@ function Content({ data }: { readonly data: Figures }): View {
   return div(
     { class: "stack" },
     section(
-      { class: "tiles", "aria-label": "At a glance" },
+      { class: "tiles", "aria-label": "Summary" },
       tile(
         "Gateway errors",
         count(gateway.errors),
@@ -59,10 +59,10 @@ function Content({ data }: { readonly data: Figures }): View {
         `of ${count(gateway.requests)} requests since ${instant(gateway.since, "moment")}`,
       ),
       tile(
-        "Running holds",
+        "Pending holds",
         count(pending.count),
         pending.old.length === 0 ? "good" : "warn",
-        pending.oldest_at === null ? "nothing is running" : `the oldest began ${ago(pending.oldest_at)}`,
+        pending.oldest_at === null ? "none in flight" : `the oldest began ${ago(pending.oldest_at)}`,
       ),
       billTile(data.reconciliation),
       tile("Alerts", count(alerts.day), alerts.day === 0 ? "good" : "warn", "in the last 24 hours"),
@@ -72,14 +72,14 @@ function Content({ data }: { readonly data: Figures }): View {
       { class: "columns" },
       h(
         Card,
-        { title: "The gateway", hint: "Requests and errors a minute, in the last hour" },
+        { title: "Gateway", hint: "Requests and errors a minute, in the last hour" },
         minutes(gateway),
         statuses(gateway.by_status),
         lastErrors(gateway.last),
       ),
       h(
         Card,
-        { title: "Does the gateway bill what the ledger says?" },
+        { title: "Bill and ledger" },
         data.reconciliation === null
           ? p(
               { class: "hint quiet" },
@@ -91,13 +91,13 @@ function Content({ data }: { readonly data: Figures }): View {
     pending.old.length > 0 &&
       h(
         Card,
-        { title: "Held for over five minutes", hint: "Long streams and tasks are held until they end" },
+        { title: "Old holds", hint: "Held for more than five minutes; long streams and tasks hold until they end" },
         oldHolds(pending.old),
       ),
     data.stream_bursts.length > 0 &&
       h(
         Card,
-        { title: "Streams in bursts", hint: "Held whole for at least an hour, and until three streams came live" },
+        { title: "Stream bursts", hint: "Whole answers are held for at least an hour, and until three live streams" },
         streamBursts(data.stream_bursts),
       ),
     h(
@@ -106,7 +106,7 @@ function Content({ data }: { readonly data: Figures }): View {
       alerts.latest.length === 0
         ? p(
             { class: "hint quiet" },
-            "No alerts. Budgets that are nearly used up, a low balance and a bill that drifts from the ledger are told here.",
+            "No alerts. Budgets that are nearly used up, a low balance and a bill that differs from the ledger appear here.",
           )
         : ul({ class: "alerts" }, alerts.latest.map(alertRow)),
     ),
@@ -120,7 +120,7 @@ function Content({ data }: { readonly data: Figures }): View {
   );
 }
 
-/** More errors than one in so many are no accident. */
+/** Share of errors above which the gateway counts as failing. */
 const alarmingShare = 0.05;
 
 function billTile(found: Reconciliation | null): View {
@@ -145,7 +145,7 @@ function reviewTile({ reviewed_on, age_days, review_due }: Figures["prices"]): V
   );
 }
 
-/** What is below a cent needs no digits here. */
+/** Shows a difference below one cent without digits. */
 function apart(usd: string): string {
   return Math.abs(Number(usd)) < 0.01 && Number(usd) !== 0 ? `less than ${money("0.01")}` : money(usd);
 }
@@ -191,12 +191,12 @@ function lastErrors(last: Figures["gateway"]["last"]): View {
   if (last.length === 0) return p({ class: "hint quiet" }, "The gateway answered every request.");
   return table(
     { class: "plain" },
-    caption({ class: "unseen" }, "The last errors of the gateway"),
+    caption({ class: "unseen" }, "Recent gateway errors"),
     thead(
       null,
       tr(
         null,
-        ["When", "Model", "Status"].map((text) => th({ key: text, scope: "col" }, text)),
+        ["Time", "Model", "Status"].map((text) => th({ key: text, scope: "col" }, text)),
       ),
     ),
     tbody(
@@ -239,20 +239,20 @@ function reconciliation(found: Reconciliation): View {
     null,
     p(
       { class: "verdict" },
-      badge(ok ? "good" : "bad", ok ? "They agree" : "They differ"),
-      span({ class: "muted" }, ok ? " within what is uncertain" : " by more than is uncertain"),
+      badge(ok ? "good" : "bad", ok ? "Agree" : "Differ"),
+      span({ class: "muted" }, ok ? " within the uncertainty" : " beyond the uncertainty"),
     ),
     ul(
       { class: "facts" },
-      line("The ledger says", amount(ledger, { exact: true })),
-      Number(found.cost_in_doubt_usd) > 0 && line("Of it in doubt", amount(found.cost_in_doubt_usd, { exact: true })),
-      line("The gateway took", amount(gateway, { exact: true })),
+      line("Ledger", amount(ledger, { exact: true })),
+      Number(found.cost_in_doubt_usd) > 0 && line("In doubt", amount(found.cost_in_doubt_usd, { exact: true })),
+      line("Gateway", amount(gateway, { exact: true })),
       line(
         "Difference",
         amount(difference, { exact: true }),
         share !== null && span({ class: "muted num" }, ` ${percent(share / 100)}`),
       ),
-      line("Uncertain", span({ class: "num" }, `−${money(uncertainty.below_usd)} to +${above}`)),
+      line("Uncertainty", span({ class: "num" }, `−${money(uncertainty.below_usd)} to +${above}`)),
       ...found.movements.map(({ kind, usd, estimate }) =>
         line(kinds[kind] ?? kind.replaceAll("_", " "), amount(usd), estimate && span({ class: "muted" }, " estimated")),
       ),
@@ -296,12 +296,12 @@ function oldHolds(old: Figures["pending"]["old"]): View {
 function streamBursts(marks: Figures["stream_bursts"]): View {
   return table(
     { class: "plain" },
-    caption({ class: "unseen" }, "Models that came at once"),
+    caption({ class: "unseen" }, "Stream bursts"),
     thead(
       null,
       tr(
         null,
-        ["Since", "Model", "Key", "Live streams since"].map((text) => th({ key: text, scope: "col" }, text)),
+        ["Since", "Model", "Key", "Live streams"].map((text) => th({ key: text, scope: "col" }, text)),
       ),
     ),
     tbody(
@@ -321,14 +321,14 @@ function streamBursts(marks: Figures["stream_bursts"]): View {
 
 const deliveryWords: Record<Alert["delivery"]["state"], [Tone, string]> = {
   delivered: ["good", "delivered"],
-  waiting: ["calm", "on its way"],
+  waiting: ["calm", "waiting"],
   given_up: ["bad", "not delivered"],
   unsent: ["calm", "not sent: no webhook"],
 };
 
 function alertRow({ id, time: at, severity, title, text, delivery }: Alert): View {
   const [tone, word] = deliveryWords[delivery.state];
-  // The text is written for a message that stands by itself.
+  // The text repeats the title, for messages without one.
   const rest = text.replace(`Farebox: ${title}. `, "");
   return li(
     { key: id, class: classes("alert", severity) },

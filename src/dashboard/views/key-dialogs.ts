@@ -50,13 +50,13 @@ export function KeyDialog({ task, teams, onClosed, onDone }: TaskProps): View {
     case "revoke":
       return confirmation({
         title: `Revoke ${task.key.name}?`,
-        verb: "Revoke it",
+        verb: "Revoke",
         danger: true,
         onClosed,
-        text: "Its next request is refused, and it never works again. What it spent stays in the ledger.",
+        text: "Its next request is refused. A revoked key cannot be restored. Its charges stay in the ledger.",
         work: async () => {
           await ask(`${pathOf(task.key)}/revoke`, { method: "POST" });
-          say(`${task.key.name} is revoked.`);
+          say(`Revoked ${task.key.name}.`);
           onDone();
         },
       });
@@ -69,11 +69,11 @@ function pathOf({ name }: Key): string {
 
 const lifetimes = [
   ["", "Never"],
-  ["1d", "In a day"],
-  ["7d", "In a week"],
+  ["1d", "In 1 day"],
+  ["7d", "In 7 days"],
   ["30d", "In 30 days"],
   ["90d", "In 90 days"],
-  ["365d", "In a year"],
+  ["365d", "In 1 year"],
 ] as const;
 
 function createForm(teams: readonly string[], given: (key: NewKey) => void, onClosed: () => void): View {
@@ -89,7 +89,7 @@ function createForm(teams: readonly string[], given: (key: NewKey) => void, onCl
   };
   return h(FormDialog, {
     title: "Create a key",
-    verb: "Create the key",
+    verb: "Create key",
     stays: true,
     save,
     onClosed,
@@ -116,7 +116,7 @@ function editForm(key: Key, { teams, onClosed, onDone }: Omit<TaskProps, "task">
     const team = textOf(form, "team");
     const body = { team: team === "" ? null : team, ...boundsOf(form) };
     await ask(pathOf(key), { method: "PATCH", body });
-    say(`${key.name} is changed.`);
+    say(`Changed ${key.name}.`);
     onDone();
   };
   return h(FormDialog, {
@@ -145,29 +145,29 @@ function teamField(teams: readonly string[], value: string): View {
   ]);
 }
 
-/** What most keys do not need. */
+/** Fields that most keys leave empty. */
 function moreFields(): View {
   return details({ class: "more-fields", key: "more" }, summary(null, "Models and limits"), boundFields(noBounds));
 }
 
 const overlaps = [
-  ["0s", "Stops at once"],
-  ["1h", "Works for an hour more"],
-  ["24h", "Works for a day more"],
-  ["168h", "Works for a week more"],
+  ["0s", "Ends at once"],
+  ["1h", "Valid for 1 hour"],
+  ["24h", "Valid for 24 hours"],
+  ["168h", "Valid for 7 days"],
 ] as const;
 
 function rotateForm(key: Key, given: (key: NewKey) => void, onClosed: () => void): View {
   const save = async (form: FormData) =>
     given(await ask<NewKey>(`${pathOf(key)}/rotate`, { method: "POST", body: { overlap: textOf(form, "overlap") } }));
   return h(FormDialog, {
-    title: `A new secret for ${key.name}`,
-    verb: "Make a new secret",
+    title: `Rotate ${key.name}`,
+    verb: "Create secret",
     stays: true,
     save,
     onClosed,
     fields: field(
-      "The present secret",
+      "Current secret",
       select(
         { name: "overlap" },
         overlaps.map(([value, text]) => option({ key: value, value, selected: value === "24h" }, text)),
@@ -176,15 +176,15 @@ function rotateForm(key: Key, given: (key: NewKey) => void, onClosed: () => void
   });
 }
 
-/** The key's text: the server does not know it any more once this is closed. */
+/** Shows the key's text once: the server does not store it. */
 function shownOnce({ name, key, previous_valid_until: until }: NewKey, onClosed: () => void): View {
   return h(Dialog, {
-    title: `The key of ${name}`,
+    title: `Key ${name}`,
     onClosed,
     body: (close) =>
       div(
         { class: "form" },
-        p(null, strong(null, "Copy it now: it is shown this once."), " Farebox keeps only its fingerprint."),
+        p(null, strong(null, "Copy it now: it is shown only once."), " Farebox stores only its SHA-256."),
         div(
           { class: "secret" },
           pre({ tabIndex: 0, "aria-label": "The key" }, code(null, key)),
@@ -192,12 +192,9 @@ function shownOnce({ name, key, previous_valid_until: until }: NewKey, onClosed:
         ),
         until !== undefined &&
           until !== null &&
-          p({ class: "hint" }, `The secret before works until ${instant(until, "moment")}.`),
+          p({ class: "hint" }, `The previous secret is valid until ${instant(until, "moment")}.`),
         details(null, summary(null, "Try it in a terminal"), snippet(firstRequest(key), "the request")),
-        footer(
-          { class: "dialog-foot" },
-          button({ type: "button", class: "button primary", onClick: close }, "I have it"),
-        ),
+        footer({ class: "dialog-foot" }, button({ type: "button", class: "button primary", onClick: close }, "Done")),
       ),
   });
 }

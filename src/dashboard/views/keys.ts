@@ -25,7 +25,7 @@ import {
 } from "../dom.ts";
 import { ago, count, instant, money } from "../format.ts";
 import { icon } from "../icons.ts";
-import { addressOf, setQuery, usePlace } from "../location.ts";
+import { addressOf, setQuery, useRoute } from "../location.ts";
 import { useMayEdit, useResource } from "../resource.ts";
 import type { Key, Standing, Team } from "../types.ts";
 import { badge, budgetBar, empty, failure, iconButton, link, moment, waiting } from "../ui.ts";
@@ -66,7 +66,7 @@ async function readAll(pages: number, signal: AbortSignal): Promise<Everything> 
 }
 
 export function Keys(): View {
-  const { query } = usePlace();
+  const { query } = useRoute();
   const mayEdit = useMayEdit();
   const [pages, setPages] = useState(1);
   const [task, setTask] = useState<Task | null>(null);
@@ -129,7 +129,7 @@ function Content({ data: { keys, moreKeys, budgets, moreBudgets, teams }, setTas
             "No budgets",
             p(
               { class: "hint" },
-              "A budget limits what a key, a team or everything may spend in an hour, a day, a month or in all. Requests that it cannot pay for are refused before they cost anything.",
+              "A budget limits what a key, a team or everything may spend in an hour, a day, a month or in total. Requests that do not fit are refused before they cost anything.",
             ),
           )
         : h(Budgets, { budgets, onTask: (task) => setTask({ of: "budget", task }) }),
@@ -140,7 +140,7 @@ function Content({ data: { keys, moreKeys, budgets, moreBudgets, teams }, setTas
       keys.length === 0
         ? empty(
             "No keys yet",
-            p({ class: "hint" }, "Each person or program gets a key of its own, so that its spend has a name."),
+            p({ class: "hint" }, "Create a key for each person or program, to see its spend separately."),
           )
         : h(KeyList, { keys, budgets, setTask }),
     ),
@@ -226,11 +226,11 @@ function KeyList({ keys, budgets, setTask }: ListProps): View {
         ),
       ),
     ),
-    shown.length === 0 && p({ class: "hint quiet" }, "No key matches."),
+    shown.length === 0 && p({ class: "hint quiet" }, "No matching keys."),
   );
 }
 
-/** Whether a budget is the key's own: set on it, or its part of one for each key. */
+/** Tells whether a budget belongs to the key: set on it, or its window of a budget for each key. */
 function isOf({ scope, key }: Standing, { name }: Key): boolean {
   return scope === `key:${name}` || key === name;
 }
@@ -249,10 +249,7 @@ function keyRow(key: Key, budgets: readonly Standing[], setTask: ((task: Task) =
       ),
       small({ class: "muted" }, key.team ?? "no team"),
     ),
-    td(
-      { class: "key-budget" },
-      budgets.length === 0 ? span({ class: "muted" }, "none of its own") : budgets.map(miniBudget),
-    ),
+    td({ class: "key-budget" }, budgets.length === 0 ? span({ class: "muted" }, "none") : budgets.map(miniBudget)),
     td({ class: "key-limits" }, ...boundWords(key)),
     td({ class: "key-expires" }, expiry(key)),
     td(
@@ -265,7 +262,7 @@ function keyRow(key: Key, budgets: readonly Standing[], setTask: ((task: Task) =
             setTask({ of: "budget", task: { do: "set", standing: null, scope: `key:${key.name}` } }),
           ),
           iconButton("edit", `Change ${key.name}`, doThis("edit")),
-          iconButton("rotate", `Give ${key.name} a new secret`, doThis("rotate")),
+          iconButton("rotate", `Rotate ${key.name}`, doThis("rotate")),
           iconButton("stop", `Revoke ${key.name}`, doThis("revoke")),
         ),
     ),
@@ -289,7 +286,7 @@ function expiry({ expires_at: at, previous_valid_until: until, state }: Key): Vi
   const before =
     until !== null &&
     Date.parse(until) > Date.now() &&
-    small({ class: "muted", title: instant(until, "full") }, `old secret until ${instant(until, "moment")}`);
+    small({ class: "muted", title: instant(until, "full") }, `previous secret until ${instant(until, "moment")}`);
   if (at === null || state === "revoked") return span({ class: "muted" }, state === "revoked" ? "" : "never", before);
   return span(null, moment(at, ago(at)), before);
 }

@@ -3,7 +3,7 @@ import { admin, ask, own } from "../api.ts";
 import { SpendChart } from "../chart.ts";
 import { div, h1, header, li, ol, p, section, span, strong, type Children, type View } from "../dom.ts";
 import { ago, count, exactMoney, instant, lasting, money, percent, shareOf, shortCount } from "../format.ts";
-import { addressOf, setQuery, usePlace } from "../location.ts";
+import { addressOf, setQuery, useRoute } from "../location.ts";
 import { useResource, useVisit } from "../resource.ts";
 import {
   groupings,
@@ -26,7 +26,7 @@ function oneOf<T extends string>(known: readonly T[], text: string | null, other
 
 export function Overview(): View {
   const { who } = useVisit();
-  const { query } = usePlace();
+  const { query } = useRoute();
   const span = oneOf(spans, query.get("span"), "7d");
   const offered = who.kind === "admin" ? groupings : (["model", "group"] as const);
   const by = oneOf<Grouping>(offered, query.get("by"), "model");
@@ -92,7 +92,7 @@ function Content({
   );
 }
 
-/** The figures of the span, before they are taken apart over time. */
+/** Totals of the span, above the chart. */
 function headlines({
   name,
   cost_usd: cost,
@@ -103,12 +103,12 @@ function headlines({
 }: Figures["span"]): View {
   return div(
     { class: "headlines" },
-    headline(`In the last ${spanNames[name]}`, amount(cost)),
-    headline("At list price", amount(list)),
+    headline(`Last ${spanNames[name]}`, amount(cost)),
+    headline("List price", amount(list)),
     headline("Requests", span({ class: "num", title: count(requests) }, shortCount(requests))),
-    requests > 0 && headline("A request, on average", span({ class: "num" }, money(String(Number(cost) / requests)))),
+    requests > 0 && headline("Average cost", span({ class: "num" }, money(String(Number(cost) / requests)))),
     Number(inDoubt) > 0 && headline("In doubt", amount(inDoubt)),
-    unpriced > 0 && headline("Without a price", span({ class: "num" }, count(unpriced))),
+    unpriced > 0 && headline("Unpriced", span({ class: "num" }, count(unpriced))),
   );
 }
 
@@ -118,11 +118,11 @@ function headline(name: string, figure: Children): View {
 
 function tiles(data: Figures, whole: boolean): View {
   return section(
-    { class: "tiles", "aria-label": "At a glance" },
+    { class: "tiles", "aria-label": "Summary" },
     tile("Today", amount(data.today.cost_usd), today(data)),
     tile("This month", amount(data.month.cost_usd), month(data)),
     whole && tile("Balance", balanceFigure(data.balance), balanceNote(data.balance)),
-    tile("Saved this month", amount(data.month.saving_usd), saved(data)),
+    tile("Savings this month", amount(data.month.saving_usd), saved(data)),
   );
 }
 
@@ -137,13 +137,13 @@ function tile(name: string, figure: Children, note: Children): View {
 
 function today({ today: { cost_usd: cost, yesterday_by_now_usd: before } }: Figures): Children {
   if (Number(before) === 0)
-    return span(null, Number(cost) === 0 ? "Nothing spent yet" : "Nothing by this time yesterday");
+    return span(null, Number(cost) === 0 ? "Nothing spent yet" : "Nothing spent yesterday by now");
   const change = Number(cost) / Number(before) - 1;
   const text = `${change >= 0 ? "+" : "−"}${percent(Math.abs(change))}`;
   return span(
     { title: `${exactMoney(before)} by this time yesterday` },
     span({ class: "num delta" }, text),
-    " on yesterday by now",
+    " against yesterday by now",
   );
 }
 
@@ -158,7 +158,7 @@ function month({ month: { cost_usd: cost, since, until }, forecast, now }: Figur
     span(
       { title: `${money(forecast.usd_per_hour)} an hour on average since ${instant(forecast.from, "moment")}` },
       amount(forecast.month_end_usd),
-      " by month’s end at this pace",
+      " by the end of the month at this rate",
     ),
   ];
 }
@@ -172,8 +172,8 @@ function balanceFigure(balance: Balance | null): Children {
 }
 
 function balanceNote(balance: Balance | null): Children {
-  if (balance === null) return span(null, "The gateway gives no account record");
-  const age = balance.stale ? badge("warn", `seen ${ago(balance.fetched_at)}`) : null;
+  if (balance === null) return span(null, "No account record from the gateway");
+  const age = balance.stale ? badge("warn", `as of ${ago(balance.fetched_at)}`) : null;
   if (balance.hours_left === null)
     return span(
       null,
@@ -187,7 +187,7 @@ function balanceNote(balance: Balance | null): Children {
   return span(
     { title: `At ${money(balance.burn_usd_per_hour)} an hour, the mean of the last 24 hours` },
     tone === null ? text : badge(tone, text),
-    " at the last day’s pace",
+    " at the rate of the last 24 hours",
     age,
   );
 }
@@ -200,7 +200,7 @@ function saved({ month: { saving_usd: saving, list_cost_usd: list } }: Figures):
 const spendersMax = 6;
 
 function spenders(rows: readonly Spender[], total: string, what: "key" | "model"): View {
-  if (rows.length === 0) return p({ class: "hint quiet" }, "Nobody spent anything in this time.");
+  if (rows.length === 0) return p({ class: "hint quiet" }, "No spend in this time.");
   const most = rows[0]?.cost_usd ?? total;
   return ol(
     { class: "spenders" },

@@ -28,15 +28,15 @@ import {
 } from "../dom.ts";
 import { count, exactMoney, instant, percent } from "../format.ts";
 import { icon } from "../icons.ts";
-import { setQuery, usePlace } from "../location.ts";
+import { setQuery, useRoute } from "../location.ts";
 import { useResource } from "../resource.ts";
 import type { Price, PricedModel, PriceHistory, Rates } from "../types.ts";
 import { amount, badge, Dialog, empty, failure, waiting } from "../ui.ts";
 import { tokenName } from "./words.ts";
 
-/** Every model with what it costs now. */
+/** Lists every model with its price in force. */
 export function Prices(): View {
-  const { query } = usePlace();
+  const { query } = useRoute();
   const [wanted, setWanted] = useState("");
   const { data, fault, reload } = useResource<{ models: readonly PricedModel[] }>(
     (signal) => ask(`${admin}/prices`, { signal }),
@@ -61,11 +61,7 @@ export function Prices(): View {
     { class: "view" },
     header(
       { class: "view-head" },
-      div(
-        null,
-        h1(null, "Prices"),
-        p({ class: "hint" }, "In US dollars for a million tokens, or what else a model is billed by"),
-      ),
+      div(null, h1(null, "Prices"), p({ class: "hint" }, "USD for a million tokens, or for another unit where stated")),
       search,
     ),
     fault !== null && failure({ fault, retry: reload }),
@@ -92,12 +88,12 @@ export function Prices(): View {
 function listed(models: readonly PricedModel[]): View {
   if (models.length === 0)
     return empty(
-      "No model matches",
+      "No matching models",
       p(
         { class: "hint" },
         "Prices come from files: ",
         strong(null, "farebox prices import"),
-        " proposes what another table has.",
+        " imports prices from other tables.",
       ),
     );
   return div(
@@ -169,7 +165,7 @@ function modelRow({ id, provider, group, unit, price }: PricedModel): View {
   );
 }
 
-/** What the gateway charges, and the official rate where it is another: struck through where that is dearer. */
+/** Shows the gateway's rate and a different official rate, struck through if that is higher. */
 function rateCell(name: keyof Rates, charged: Rates, official: Rates): Children {
   const [rate, list] = [charged[name], official[name]];
   return [
@@ -188,7 +184,7 @@ function History({ id }: { readonly id: string }): View {
   if (data === null) return fault === null ? waiting(5) : failure({ fault, retry: reload });
   return div(
     { class: "stack" },
-    data.aliases.length > 0 && p({ class: "hint" }, "Also called ", data.aliases.join(", ")),
+    data.aliases.length > 0 && p({ class: "hint" }, "Aliases: ", data.aliases.join(", ")),
     ol(
       { class: "history" },
       data.entries.map((entry, index) =>
@@ -198,7 +194,7 @@ function History({ id }: { readonly id: string }): View {
             { class: "history-head" },
             strong(
               null,
-              entry.starts_at === null ? "From the beginning" : `Since ${instant(entry.starts_at, "date", "UTC")}`,
+              entry.starts_at === null ? "No start date" : `Since ${instant(entry.starts_at, "date", "UTC")}`,
             ),
             entry.in_force && badge("good", "in force"),
             entry.group !== null && span({ class: "muted" }, entry.group),
@@ -255,7 +251,7 @@ function tierTable(
     { class: "plain", key: from },
     caption(
       { class: several ? "tier" : "unseen" },
-      several ? `From ${count(from)} prompt tokens${mode === "marginal" ? ", for those beyond" : ""}` : "Rates",
+      several ? `From ${count(from)} prompt tokens${mode === "marginal" ? ", for the tokens beyond" : ""}` : "Rates",
     ),
     thead(
       null,

@@ -25,7 +25,7 @@ import {
 } from "../dom.ts";
 import { count, duration, when } from "../format.ts";
 import { icon } from "../icons.ts";
-import { setQuery, usePlace } from "../location.ts";
+import { setQuery, useRoute } from "../location.ts";
 import { useVisit } from "../resource.ts";
 import type { Charge } from "../types.ts";
 import { amount, Card, empty, failure, moment, waiting } from "../ui.ts";
@@ -38,7 +38,7 @@ type FilterName = (typeof filterNames)[number];
 
 export function Requests(): View {
   const { who } = useVisit();
-  const { query } = usePlace();
+  const { query } = useRoute();
   const [live, setLive] = useState(true);
   const offered = filterNames.filter((name) => who.kind === "admin" || name === "model" || name === "state");
   const filter: Parameters = Object.fromEntries(offered.map((name) => [name, query.get(name)]));
@@ -78,14 +78,14 @@ const typedMs = 350;
 interface FilterProps {
   readonly offered: readonly FilterName[];
   readonly query: URLSearchParams;
-  /** Their names are proposed. */
+  /** Source of the suggested names. */
   readonly charges: readonly Charge[];
 }
 
 function Filters({ offered, query, charges }: FilterProps): View {
   const any = offered.some((name) => query.get(name) !== null);
   return div(
-    { class: "filters", role: "search", "aria-label": "Filter the requests" },
+    { class: "filters", role: "search", "aria-label": "Filters" },
     offered.map((name) =>
       name === "state"
         ? stateFilter(query.get("state"))
@@ -115,15 +115,15 @@ function stateFilter(value: string | null): View {
     span({ class: "unseen" }, "State"),
     select(
       { value: value ?? "", onChange: (event) => setQuery({ state: event.currentTarget.value }) },
-      option({ value: "" }, "Every state"),
-      option({ value: "pending" }, "Running"),
+      option({ value: "" }, "All states"),
+      option({ value: "pending" }, "Pending"),
       option({ value: "posted" }, "Posted"),
       option({ value: "voided" }, "Voided"),
     ),
   );
 }
 
-/** Names are looked for when the reader stops typing. */
+/** Applies the filter when the user stops typing. */
 function TextFilter({
   name,
   value,
@@ -168,11 +168,11 @@ function listed(feed: Feed, filtered: boolean, whole: boolean): View | null {
   if (charges === null) return feed.fault === null ? waiting(8) : null;
   if (charges.length === 0) {
     return empty(
-      filtered ? "No request matches" : "No requests yet",
+      filtered ? "No matching requests" : "No requests yet",
       p(
         { class: "hint" },
         filtered
-          ? "Names have to match exactly. New requests that match appear here by themselves."
+          ? "Names must match exactly. New matching requests appear here automatically."
           : "They appear here as they arrive.",
       ),
     );
@@ -192,7 +192,7 @@ function listed(feed: Feed, filtered: boolean, whole: boolean): View | null {
           heading("Model"),
           heading("Tokens", "right wide-only"),
           heading("Duration", "right wide-only"),
-          heading("Known"),
+          heading("Source"),
           heading("Cost", "right"),
         ),
       ),
@@ -205,8 +205,8 @@ function listed(feed: Feed, filtered: boolean, whole: boolean): View | null {
       div(
         { class: "more" },
         button(
-          { type: "button", class: "button", disabled: feed.reading, onClick: feed.readOlder },
-          feed.reading ? "Reading…" : "Show older ones",
+          { type: "button", class: "button", disabled: feed.loadingOlder, onClick: feed.loadOlder },
+          feed.loadingOlder ? "Loading…" : "Show older",
         ),
       ),
   );
@@ -269,10 +269,9 @@ function tokensOf({ tokens, state }: Charge): View | string {
   );
 }
 
-/** What it cost; while it runs, what is held for it. */
+/** Shows the cost; while the request is pending, its hold. */
 function costOf({ state, cost_usd: cost, hold_usd: hold }: Charge): View | string {
   if (state === "voided") return span({ class: "muted" }, "–");
-  if (state === "pending")
-    return hold === null ? "" : span({ class: "muted", title: "Held until it ends" }, "≤ ", amount(hold));
+  if (state === "pending") return hold === null ? "" : span({ class: "muted", title: "Hold" }, "≤ ", amount(hold));
   return amount(cost);
 }

@@ -7,7 +7,7 @@ import { failure } from "../ui.ts";
 import type { Fault } from "../api.ts";
 
 interface SignInProps {
-  /** Why the reader has to sign in again; null on a first visit. */
+  /** Reason to sign in again; null on a first visit. */
   readonly notice: string | null;
   readonly onSignedIn: (who: Who) => void;
 }
@@ -36,7 +36,7 @@ export function SignIn({ notice, onSignedIn }: SignInProps): View {
       div({ class: "brand" }, brandMark(), "Farebox"),
       h1(null, "Sign in"),
       notice !== null && fault === null && p({ class: "notice", role: "status" }, notice),
-      // For managers of passwords.
+      // Password managers need a user name.
       input({
         type: "text",
         name: "username",
@@ -63,7 +63,7 @@ export function SignIn({ notice, onSignedIn }: SignInProps): View {
       button({ type: "submit", class: "button primary wide", disabled: busy }, busy ? "Signing in…" : "Sign in"),
       small(
         { id: "sign-in-hint", class: "hint" },
-        "An admin token sees everything: make one with ",
+        "An admin token shows everything; create one with ",
         code(null, "farebox admins create NAME --role editor"),
         ". An internal key sees its own requests and budgets.",
       ),

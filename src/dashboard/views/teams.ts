@@ -65,13 +65,13 @@ export function TeamDialog({ task, onClosed, onDone }: TaskProps): View {
     const { name } = task.team;
     return confirmation({
       title: `Delete the team ${name}?`,
-      verb: "Delete it",
+      verb: "Delete",
       danger: true,
       onClosed,
       text: "A team that still has live keys or budgets is not deleted.",
       work: async () => {
         await ask(pathOf(name), { method: "DELETE" });
-        say(`The team ${name} is deleted.`);
+        say(`Deleted team ${name}.`);
         onDone();
       },
     });
@@ -82,12 +82,12 @@ export function TeamDialog({ task, onClosed, onDone }: TaskProps): View {
     const name = team?.name ?? textOf(form, "name");
     if (team === null) await ask(`${admin}/teams`, { method: "POST", body: { name, ...body } });
     else await ask(pathOf(name), { method: "PATCH", body });
-    say(`The team ${name} is ${team === null ? "there" : "changed"}.`);
+    say(`${team === null ? "Created" : "Changed"} team ${name}.`);
     onDone();
   };
   return h(FormDialog, {
     title: team === null ? "Create a team" : `Change the team ${team.name}`,
-    verb: team === null ? "Create the team" : "Save",
+    verb: team === null ? "Create team" : "Save",
     save,
     onClosed,
     fields: [team === null && nameField("research"), ...boundFields(team ?? noBounds)],

@@ -16,14 +16,14 @@ const tokenNames: Record<string, string> = {
   image_output: "Image output",
 };
 
-/** A class of tokens as a reader says it. */
+/** Label of a token class. */
 export function tokenName(name: string): string {
   return tokenNames[name] ?? name;
 }
 
 const sourceTones: Record<Exclude<Source, "reported">, Tone> = { counted: "accent", partial: "warn", assumed: "warn" };
 
-/** How a charge's amount is known, or why it has none. What is as it should be is quiet. */
+/** Shows the source of an amount, or why there is none. A reported amount, the normal case, has no colour. */
 export function knownBadge({ state, source, status, correction }: Charge): View {
   if (correction !== null) return badge("accent", "correction");
   if (state === "pending") return badge("calm", "running");
@@ -34,7 +34,7 @@ export function knownBadge({ state, source, status, correction }: Charge): View 
   return source === null ? badge("warn", "unpriced") : badge(sourceTones[source], source);
 }
 
-/** Names with spaces, as a reader says them. */
+/** Writes a name with spaces instead of underscores. */
 export function plainName(name: string): string {
   return name.replaceAll("_", " ");
 }
@@ -43,14 +43,14 @@ export function upperFirst(text: string): string {
   return text.slice(0, 1).toUpperCase() + text.slice(1);
 }
 
-/** Marks a charge that the gateway may bill differently; null for one without a doubt. */
+/** Marks a charge with doubts; null for a charge without any. */
 export function doubtBadge({ doubts }: Charge): View | null {
   return doubts.length === 0
     ? null
     : badge("warn", "in doubt", `The bill may differ: ${doubts.map(plainName).join(", ")}`);
 }
 
-/** What a key or a team may do, in as many words as it needs. */
+/** Describes the models and limits of a key or team. */
 export function boundWords({
   models,
   limits,
@@ -69,12 +69,12 @@ export function boundWords({
   ];
 }
 
-/** Null without any. */
+/** Describes the limits; null without any. */
 function limitWords({ rpm, tpm, parallel }: Limits, cap: number | null): string | null {
   const words = [
     rpm !== null && `${count(rpm)} requests/min`,
     tpm !== null && `${count(tpm)} tokens/min`,
-    parallel !== null && `${count(parallel)} at once`,
+    parallel !== null && `${count(parallel)} parallel`,
     cap !== null && `${count(cap)} output tokens a request`,
   ].filter((each) => each !== false);
   return words.length === 0 ? null : words.join(" · ");

@@ -83,7 +83,7 @@ describe.skipIf(withoutChromium)("doubts on the dashboard", { timeout: 60_000 },
         "Doubtsserved modelservice tier",
         "Service tierpriority",
         "Tool calls2 × web search call",
-        "Price of the model that answered",
+        "Served price",
       ])
         expect(facts).toContain(fact);
       await picture("request");

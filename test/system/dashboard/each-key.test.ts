@@ -17,21 +17,21 @@ describe.skipIf(withoutChromium)("a budget for each key", { timeout: 60_000 }, (
     await signIn(page, token);
 
     await page.getByRole("button", { name: "Set a budget", exact: true }).click();
-    await page.getByRole("combobox", { name: "For" }).selectOption("Each key");
-    await page.getByLabel("Limit in US dollars").fill("1");
-    await page.getByRole("button", { name: "Set the budget" }).click();
+    await page.getByRole("combobox", { name: "Scope" }).selectOption("Each key");
+    await page.getByLabel("Limit (USD)").fill("1");
+    await page.getByRole("button", { name: "Save budget" }).click();
     const card = page.getByRole("article").filter({ hasText: "Each key" });
     await card.getByText("2 keys have spent").waitFor();
     await card.getByText("bob used most of it").waitFor();
     expect(await page.getByRole("article").count()).toBe(1);
 
     await card.getByRole("button", { name: /^Change/ }).click();
-    await page.getByLabel("Limit in US dollars").fill("2.5");
-    await page.getByRole("button", { name: "Set the budget" }).click();
+    await page.getByLabel("Limit (USD)").fill("2.5");
+    await page.getByRole("button", { name: "Save budget" }).click();
     await card.getByText("$2.50").waitFor();
 
     await card.getByRole("button", { name: /^Remove/ }).click();
-    await page.getByRole("button", { name: "Remove it" }).click();
+    await page.getByRole("button", { name: "Remove", exact: true }).click();
     await card.waitFor({ state: "detached" });
     expect(await proxy.serving.ledger.budgets()).toEqual([]);
     expect(visitor.faults).toEqual([]);

@@ -28,14 +28,14 @@ describe.skipIf(withoutChromium)("the first day with the dashboard", { timeout: 
     await goTo(page, "Keys & budgets");
     await page.getByRole("button", { name: "Create a key" }).click();
     await page.getByLabel("Name").fill("bob");
-    await page.getByRole("button", { name: "Create the key" }).click();
-    await page.getByText("it is shown this once").waitFor();
+    await page.getByRole("button", { name: "Create key" }).click();
+    await page.getByText("it is shown only once").waitFor();
     const key = (await page.getByLabel("The key", { exact: true }).textContent()) ?? "";
     expect(key).toMatch(/^sk-fb-/);
     await page.getByRole("button", { name: "Copy the key" }).click();
     await page.getByRole("button", { name: "the key copied" }).waitFor();
     expect(await page.evaluate("navigator.clipboard.readText()")).toBe(key);
-    await page.getByRole("button", { name: "I have it" }).click();
+    await page.getByRole("button", { name: "Done" }).click();
     await page.getByRole("dialog").waitFor({ state: "detached" });
     await rowOf(page, "bob").waitFor();
     expect(await page.content()).not.toContain(key);
@@ -68,14 +68,14 @@ describe.skipIf(withoutChromium)("the first day with the dashboard", { timeout: 
 
     await goTo(page, "Keys & budgets");
     await rowOf(page, "bob").getByRole("button", { name: "Set a budget for bob" }).click();
-    await page.getByLabel("Limit in US dollars").fill("0.0001");
-    await page.getByRole("button", { name: "Set the budget" }).click();
+    await page.getByLabel("Limit (USD)").fill("0.0001");
+    await page.getByRole("button", { name: "Save budget" }).click();
     await page.getByRole("article").filter({ hasText: "used up" }).waitFor();
     await expect(ask()).rejects.toMatchObject({ status: 402, code: "budget_exceeded" });
 
     await rowOf(page, "bob").getByRole("button", { name: "Revoke bob" }).click();
-    await page.getByRole("button", { name: "Revoke it" }).click();
-    await page.getByText("bob is revoked.").waitFor();
+    await page.getByRole("button", { name: "Revoke", exact: true }).click();
+    await page.getByText("Revoked bob.").waitFor();
     await rowOf(page, "bob").waitFor({ state: "detached" });
     await expect(ask()).rejects.toMatchObject({ status: 401 });
 

@@ -12,10 +12,10 @@ const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.mi
 
 /** Each view, with what is there when it is shown. */
 const views: readonly (readonly [path: string, shown: (page: Page) => Promise<unknown>])[] = [
-  ["?span=30d", (page) => page.getByRole("list", { name: "What the colours stand for" }).waitFor()],
+  ["?span=30d", (page) => page.getByRole("list", { name: "Legend" }).waitFor()],
   ["/requests", (page) => page.getByRole("row").nth(3).waitFor()],
   ["/keys", (page) => page.getByRole("meter").first().waitFor()],
-  ["/keys?new=key", (page) => page.getByRole("button", { name: "Create the key" }).waitFor()],
+  ["/keys?new=key", (page) => page.getByRole("button", { name: "Create key" }).waitFor()],
   ["/prices", (page) => page.getByRole("row").nth(3).waitFor()],
   ["/prices?model=gpt-4o", (page) => page.getByRole("dialog").getByText("in force").waitFor()],
   ["/health", (page) => page.getByRole("img", { name: /In the last hour/ }).waitFor()],
