@@ -73,9 +73,9 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   ],
   "a hold that is not voided when its client has left": [
     {
-      file: "proxy/metered-request.ts",
-      from: "settled: settle(steps, slot, { held, quote, who, outcome, end })",
-      to: "settled: Promise.resolve(void [held, who, outcome, end])",
+      file: "proxy/pipeline.ts",
+      from: "settled: settle(steps, covered, outcome, end)",
+      to: "settled: Promise.resolve(void [outcome, end])",
     },
   ],
   "an extension that forgets what is held": [
@@ -105,8 +105,8 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a maximum that is held for and not sent": [
     {
       file: "proxy/metered-request.ts",
-      from: "written === null ? body : { ...body, seen: bytes, sent: bytes }",
-      to: "written === null || bytes.length < 0 ? body : { ...body }",
+      from: "return written === null ? given.sent : body;",
+      to: "return written === null || body.length > 0 ? given.sent : body;",
     },
   ],
   "a second try without usage that is settled as the first": [

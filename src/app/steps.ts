@@ -9,7 +9,7 @@ import type { KeyStore } from "../ports/key-store.ts";
 import type { ChargeLedger } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
-import { createUsageRefusals } from "../proxy/asked-usage.ts";
+import { createUsageRefusals } from "../proxy/written-values.ts";
 import type { Authenticate } from "../proxy/authenticate.ts";
 import type { BalanceGuard } from "../proxy/balance-guard.ts";
 import type { ClaimTask } from "../proxy/task-ownership.ts";

@@ -6,9 +6,7 @@ import { readAccount } from "../wire/account.ts";
 import type { AccountLookup } from "./account.ts";
 
 /** Why nothing is to be forwarded now; null while the balance is not known to be under the floor. */
-export type BalanceGuard = () => Promise<Refusal | null>;
-
-const nothingAgainst: Promise<null> = Promise.resolve(null);
+export type BalanceGuard = () => Refusal | null | Promise<Refusal | null>;
 
 /** A request waits so long for the gateway's record; after that nobody does until it has come. Milliseconds. */
 const patienceMs = 2_000;
@@ -21,7 +19,7 @@ export function createBalanceGuard(deps: {
   readonly log: Log;
 }): BalanceGuard {
   const { account, clock, floor, log } = deps;
-  if (floor === null) return () => nothingAgainst;
+  if (floor === null) return () => null;
   let isBelow = false;
   let isSlow = false;
   const look = async (): Promise<void> => {

@@ -1,6 +1,11 @@
-import type { Billing } from "../core/cost.ts";
+import { costUnder, type Billing } from "../core/cost.ts";
+import { formatUsd, noMoney, type PicoUsd } from "../core/money.ts";
+import { usageIn } from "../core/usage.ts";
+import type { HeaderList } from "../ports/exchange.ts";
+import type { ModelAnswer } from "../wire/model-answer.ts";
+import type { Held } from "./hold.ts";
 import { noDoubts, type Doubt } from "../core/doubts.ts";
-import type { PinnedPrice } from "../core/price.ts";
+import { ceilingPrice, type PinnedPrice } from "../core/price.ts";
 import { anyServiceTier, hasServiceTier, plainTerms, serviceTierOf, type HostedTools } from "../core/request-terms.ts";
 import type { AnswerTerms, ToolCalls } from "../wire/answer-terms.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
@@ -96,3 +101,21 @@ function isRevision(name: string, asked: string): boolean {
     /^(?:[-@](?:[\d-]+|latest))?$/.test(name.slice(bare.length).toLowerCase())
   );
 }
+
+/** What an answer cost and what its budget has left, from its reported usage and the hold's own answer. */
+export function costHeaders({ price, room, hold }: Held, quote: Quote, answer: ModelAnswer): HeaderList {
+  const usage = usageIn(quote.model?.unit ?? "token", answer.usage, quote.request.classes.prompt);
+  if (price === null || usage === undefined) return [];
+  const { servedPrice, billing } = billedAs(quote, answer);
+  const { charged } = costUnder({ price, servedPrice: servedPrice?.version ?? null }, usage.tokens, billing);
+  const cost: HeaderList = [
+    ["x-farebox-cost-usd", formatUsd(charged)],
+    ...(price.model === ceilingPrice ? [ceilingMark] : []),
+  ];
+  if (room === null) return cost;
+  const left = room + (hold ?? noMoney) - charged;
+  return [...cost, ["x-farebox-budget-remaining-usd", formatUsd((left < 0n ? noMoney : left) as PicoUsd)]];
+}
+
+/** Says that the cost is not of the model's own price. */
+const ceilingMark = ["x-farebox-price", ceilingPrice] as const;

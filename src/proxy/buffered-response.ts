@@ -2,23 +2,32 @@ import type { Refusal } from "../core/refusals.ts";
 import type { HeaderList } from "../ports/exchange.ts";
 import { decodedBytesMax, decodeInto, isPlain } from "../wire/encoding.ts";
 import { KeptBytes, type AnswerReader, type ModelAnswer } from "../wire/model-answer.ts";
-import { passOn, type ResponseMode, type ResponseDeps } from "./response.ts";
-import { writtenIn, type ResponseEnding, type Ending } from "./response.ts";
-import type { Claimed } from "./task-ownership.ts";
-import { foreignTask, noSuchTask } from "./task-ownership.ts";
+import {
+  passOn,
+  unchangedAnswer,
+  writtenIn,
+  type Ending,
+  type ResponseDeps,
+  type ResponseEnding,
+  type ResponseMode,
+  type Shown,
+  type Verdict,
+} from "./response.ts";
 import type { Mask } from "./mask.ts";
 
 /** Up to here an answer is held until it is whole, so that its cost can stand in its headers. */
-const heldBytesMax = 1024 * 1024;
+export const heldBytesMax = 1024 * 1024;
 
 type BufferedDeps = ResponseDeps & {
   readonly reader: AnswerReader;
   readonly mask: Mask;
   costHeaders(answer: ModelAnswer): HeaderList;
-  showsForeignTask(answer: Buffer): boolean | Promise<boolean>;
-  readonly claimsTask: ((answer: Buffer) => Promise<Claimed | null>) | null;
-  /** Whether an answer only refuses the usage that was asked for, and so is kept from the client. */
-  refusesUsage(answer: Buffer): boolean;
+  /** Decides on a whole answer before its client sees it. `plain`: decoded; undefined where it cannot be. Null passes it on. */
+  inspect(status: number, plain: Buffer | undefined): Verdict | null | Promise<Verdict | null>;
+  /** Largest answer that is held, in bytes. */
+  readonly bytesMax: number;
+  /** Ends the call where an answer that must be held is larger; null passes such an answer on as it comes. */
+  readonly onTooLarge: (() => void) | null;
 };
 
 interface Decoded {
@@ -28,7 +37,7 @@ interface Decoded {
   readonly plain: Buffer | undefined;
 }
 
-/** A plain answer: held until whole up to 1 MB, then passed as it comes. */
+/** A plain answer: held until whole, up to a size; a larger one passes as it comes, or is refused. */
 export class BufferedResponse implements ResponseMode {
   readonly #deps: BufferedDeps;
   /** What has not left yet. */
@@ -48,7 +57,9 @@ export class BufferedResponse implements ResponseMode {
     (this.#compressed ?? this.#deps.reader).push(bytes);
     if (this.#passing) return passOn(this.#deps, bytes);
     this.#held.push(bytes);
-    if (this.#bytes > heldBytesMax) this.#pass();
+    if (this.#bytes <= this.#deps.bytesMax) return;
+    if (this.#deps.onTooLarge !== null) this.#deps.onTooLarge();
+    else this.#pass();
   }
 
   end(): Promise<ResponseEnding> | ResponseEnding {
@@ -63,36 +74,17 @@ export class BufferedResponse implements ResponseMode {
   }
 
   #checked(bytes: Buffer, decoded: Decoded): Promise<ResponseEnding> | ResponseEnding {
-    const { plain } = decoded;
-    const { head, exchange } = this.#deps;
-    if (!this.#passing && plain !== undefined && !exchange.clientGone && this.#deps.refusesUsage(plain))
-      return { kind: "usageRefused", status: head.status };
-    const isForeign = !this.#passing && plain !== undefined && this.#deps.showsForeignTask(plain);
-    if (isForeign === false) return this.#claimed(bytes, decoded);
-    return Promise.resolve(isForeign).then((is) => (is ? this.#withheld() : this.#claimed(bytes, decoded)));
+    if (this.#passing) return this.#read(bytes, decoded);
+    const verdict = this.#deps.inspect(this.#deps.head.status, decoded.plain);
+    return verdict instanceof Promise
+      ? verdict.then((known) => this.#judged(known, bytes, decoded))
+      : this.#judged(verdict, bytes, decoded);
   }
 
-  #withheld(): Ending {
-    const { head, exchange } = this.#deps;
-    if (!exchange.clientGone) exchange.refuse(noSuchTask);
-    return head.status >= 300 ? { kind: "status", status: head.status } : { kind: "unknown", reason: foreignTask };
-  }
-
-  /** A task that the answer made is bound before its client sees the id. */
-  #claimed(bytes: Buffer, decoded: Decoded): Promise<ResponseEnding> | ResponseEnding {
-    const { claimsTask, head, exchange } = this.#deps;
-    const { plain } = decoded;
-    if (claimsTask === null || head.status >= 300 || this.#passing || plain === undefined)
-      return this.#read(bytes, decoded);
-    return claimsTask(plain).then((claimed) => {
-      if (claimed === "foreign") return this.#withheld();
-      if (claimed === "unavailable") {
-        if (!exchange.clientGone) exchange.refuse({ code: "ledger_unavailable" });
-        return { kind: "unknown", reason: "task_not_recorded" };
-      }
-      const ending = this.#read(bytes, decoded);
-      return claimed === "bound" ? { kind: "task" } : ending;
-    });
+  #judged(verdict: Verdict | null, bytes: Buffer, decoded: Decoded): ResponseEnding {
+    if (verdict === null) return this.#read(bytes, decoded);
+    if (verdict.show !== null) this.#answer(bytes, decoded.plain, undefined, verdict.show);
+    return verdict.ending;
   }
 
   #read(bytes: Buffer, { isRead, plain }: Decoded): Ending {
@@ -100,7 +92,7 @@ export class BufferedResponse implements ResponseMode {
     const answer = head.status < 300 && isRead ? reader.end() : undefined;
     this.#deps.stated(answer ?? null);
     if (this.#passing) exchange.end();
-    else this.#answer(bytes, plain, answer);
+    else this.#answer(bytes, plain, answer, unchangedAnswer);
     if (head.status >= 300) return { kind: "status", status: head.status };
     if (answer === undefined || (answer.usage === undefined && !answer.isAnswer)) {
       return { kind: "unknown", reason: "unreadable_answer", unreadBytes: this.#bytes };
@@ -116,9 +108,9 @@ export class BufferedResponse implements ResponseMode {
   }
 
   /** The bytes as they came, except where they repeat the gateway's credential. `plain`: decoded; undefined where they cannot be. */
-  #answer(bytes: Buffer, plain: Buffer | undefined, answer: ModelAnswer | undefined): void {
+  #answer(bytes: Buffer, plain: Buffer | undefined, answer: ModelAnswer | undefined, show: Shown): void {
     const { exchange, head, headers, mask } = this.#deps;
-    const masked = plain === undefined ? bytes : mask(plain);
+    const masked = plain === undefined ? bytes : mask(show(plain));
     const changed = masked !== plain && plain !== undefined;
     const body = changed ? masked : bytes;
     const kept = headers.filter(([name]) => !isNamed(name, "content-length"));

@@ -4,14 +4,18 @@ import type { Clock, Timer } from "../ports/clock.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
 import type { Gateway, GatewayCall, GatewayFailure, GatewayHead, GatewayReceiver } from "../ports/gateway.ts";
 import type { AnswerTerms } from "../wire/answer-terms.ts";
-import { refusesStreamUsage } from "../wire/chat-request.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
 import { answerHeaders } from "../wire/headers.ts";
 import type { ModelAnswer } from "../wire/model-answer.ts";
-import type { Claimed } from "./task-ownership.ts";
-import { BufferedResponse } from "./buffered-response.ts";
+import { BufferedResponse, heldBytesMax } from "./buffered-response.ts";
 import { StreamedResponse } from "./streamed-response.ts";
-import { PassthroughResponse, type Forwarded, type ResponseEnding, type ResponseMode } from "./response.ts";
+import {
+  PassthroughResponse,
+  type Forwarded,
+  type ResponseEnding,
+  type ResponseMode,
+  type Verdict,
+} from "./response.ts";
 import { clientLeft, failedCall, shutdown, timeLimit, type Stopped, type WholeFailure } from "./gateway-failure.ts";
 import { maskedHeaders, maskedText, type Mask } from "./mask.ts";
 import { sharedPace, timedPace } from "./stream-watch.ts";
@@ -30,18 +34,16 @@ export interface ForwardParams {
   readonly stream: boolean;
   /** Take out the usage chunk that the client did not ask for. */
   readonly dropUsageChunk: boolean;
-  /** Keep an answer from the client that only refuses the usage which was asked for: the request is sent again without. */
-  readonly retriesWithoutUsage: boolean;
   /** The refusal that ends a stream which reached a maximum that Farebox wrote; null where the gateway's own event may end it. */
   readonly cutAtMaximum: Refusal | null;
   /** Looks on where the stream could outgrow its hold. */
   readonly watch: StreamWatch | undefined;
   /** Headers of our own, whatever the answer is. */
   readonly ownHeaders: HeaderList;
-  /** Whether a whole answer shows a task of another key, which the client must not see. */
-  showsForeignTask(answer: Buffer): boolean | Promise<boolean>;
-  /** Binds the task that a whole answer of success made, before the client sees its id; null for a path that makes none. */
-  readonly claimsTask: ((answer: Buffer) => Promise<Claimed | null>) | null;
+  /** Holds the answer until it is whole, whatever it is, up to so many bytes; null holds short plain answers alone. */
+  readonly wholeBytesMax: number | null;
+  /** Decides on a held answer before its client sees it. `plain`: decoded; undefined where it cannot be. Null passes it on. */
+  inspect(status: number, plain: Buffer | undefined): Verdict | null | Promise<Verdict | null>;
   /** Headers that an answer with reported usage gets: what it cost. */
   costHeaders(answer: ModelAnswer): HeaderList;
 }
@@ -162,9 +164,10 @@ class Forwarding implements GatewayReceiver, Indexed {
     const masked = maskedHeaders(given, this.#mask);
     this.#repeatsKey = masked !== given;
     const headers = [...masked, ...this.#params.ownHeaders];
-    const isStream = head.status < 300 && /^text\/event-stream\b/i.test(head.header("content-type") ?? "");
+    const isWhole = this.#params.wholeBytesMax !== null;
+    const isStream = !isWhole && head.status < 300 && /^text\/event-stream\b/i.test(head.header("content-type") ?? "");
     const reading = { pause: () => this.#call?.pause(), resume: () => this.#call?.resume() };
-    const { endpoint, watch } = this.#params;
+    const { endpoint, watch, wholeBytesMax } = this.#params;
     const timed = isStream && watch !== undefined ? timedPace(reading, this.#clock) : undefined;
     const watched = timed && sharedPace(timed.pace);
     if (timed !== undefined && watched !== undefined)
@@ -182,7 +185,7 @@ class Forwarding implements GatewayReceiver, Indexed {
       ranMs: () => this.ranMs(),
       stated: (terms: AnswerTerms | null) => (this.#terms = terms),
     };
-    const isMedia = endpoint.answersMedia && head.status < 300 && !isJson(head.header("content-type"));
+    const isMedia = !isWhole && endpoint.answersMedia && head.status < 300 && !isJson(head.header("content-type"));
     if (isStream)
       this.#mode = new StreamedResponse({
         ...deps,
@@ -191,19 +194,25 @@ class Forwarding implements GatewayReceiver, Indexed {
         cutAtMaximum: this.#params.cutAtMaximum,
         watch,
       });
-    else if (isMedia || this.#params.exchange.method === "HEAD") this.#mode = new PassthroughResponse(deps);
+    else if (isMedia || (!isWhole && this.#params.exchange.method === "HEAD"))
+      this.#mode = new PassthroughResponse(deps);
     else {
-      const { costHeaders, showsForeignTask, claimsTask, retriesWithoutUsage } = this.#params;
       this.#mode = new BufferedResponse({
         ...deps,
         reader: endpoint.answerReader(),
         mask: this.#mask,
-        costHeaders,
-        showsForeignTask,
-        claimsTask,
-        refusesUsage: (answer) => retriesWithoutUsage && refusesStreamUsage(head.status, answer),
+        costHeaders: this.#params.costHeaders,
+        inspect: this.#params.inspect,
+        bytesMax: wholeBytesMax ?? heldBytesMax,
+        onTooLarge: wholeBytesMax === null ? null : () => this.#tooLarge(),
       });
     }
+  }
+
+  #tooLarge(): void {
+    if (this.#over) return;
+    this.#call?.abort();
+    this.#failed({ kind: "too_large" }, true);
   }
 
   chunk(bytes: Uint8Array): void {

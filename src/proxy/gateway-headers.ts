@@ -1,7 +1,7 @@
-import { createHmac, hkdfSync } from "node:crypto";
+import { createHash, createHmac, hkdfSync } from "node:crypto";
 import type { Caller } from "../core/budget.ts";
 import type { Exchange } from "../ports/exchange.ts";
-import { forwardableHeaders } from "../wire/headers.ts";
+import { forwardableHeaders, isIdempotencyHeader } from "../wire/headers.ts";
 
 /** Returns the headers of a request that is forwarded for a caller, without the gateway's credential. */
 export type GatewayHeaders = (exchange: Exchange, caller: Caller) => Record<string, string>;
@@ -18,4 +18,24 @@ export function createGatewayHeaders(gatewayKey: string): GatewayHeaders {
     // An answer that we read should come readable; what is compressed all the same passes as it is.
     return { ...forwardableHeaders(exchange.headers(), idempotencyKey), "accept-encoding": "identity" };
   };
+}
+
+/** Returns the headers of the second try. Its idempotency key is another one: it is another request. */
+export function headersWithoutUsage(headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [name, isIdempotencyHeader(name) ? derivedKey(value) : value]),
+  );
+}
+
+function derivedKey(value: string): string {
+  return createHash("sha256").update(`${value}\0without stream usage`).digest("hex");
+}
+
+/** Returns what tells retries of a request apart from others, by the headers that reach the gateway; null without a key. */
+export function idempotencyOf(route: string, headers: Readonly<Record<string, string>>): string | null {
+  const keys = Object.entries(headers).filter(([name]) => isIdempotencyHeader(name));
+  if (keys.length === 0) return null;
+  return createHash("sha256")
+    .update(JSON.stringify([route, ...keys]))
+    .digest("hex");
 }

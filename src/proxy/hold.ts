@@ -4,7 +4,8 @@ import { noMoney, type PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
 import type { HoldBasis } from "../core/output-cap.ts";
 import type { Affordable, Refusal } from "../core/refusals.ts";
-import type { ChargeLedger, HoldResult } from "../ports/ledger.ts";
+import type { CatalogueModel } from "../ports/catalogue.ts";
+import type { ChargeLedger, HoldRequest, HoldResult } from "../ports/ledger.ts";
 import { sendBeforeFile, unnamedModel } from "../wire/form.ts";
 import type { Authenticated } from "./authenticate.ts";
 import { firstHold, type Growth, type Pricer, type Quote, type Reservation } from "./price.ts";
@@ -32,19 +33,54 @@ export type Holding<Fitted = FittedRequest> =
   | { readonly ok: true; readonly held: Held; readonly fitted: Fitted | null }
   | { readonly ok: false; readonly refusal: Refusal };
 
-export interface HoldParams<Fitted = FittedRequest> {
+/** A request whose hold is written. */
+interface HoldRow {
   readonly id: string;
   readonly kind: HoldKind;
   readonly route: string;
   readonly who: Authenticated;
+  readonly quote: {
+    readonly at: number;
+    readonly bounded: boolean;
+    readonly request: { readonly model: string };
+    readonly model: Pick<CatalogueModel, "group" | "price"> | undefined;
+  };
+  readonly tags: Readonly<Record<string, string>>;
+  readonly retry: number;
+}
+
+/** Asks the ledger to hold an amount: the only such place of an admission. */
+export function writeHold(
+  ledger: Pick<ChargeLedger, "hold">,
+  { id, kind, route, who, quote, tags, retry }: HoldRow,
+  amount: PicoUsd | null,
+  more: Partial<HoldRequest> = {},
+): Promise<HoldResult> {
+  return ledger.hold({
+    id,
+    kind,
+    at: quote.at,
+    caller: who.caller,
+    route,
+    model: quote.request.model,
+    group: quote.model?.group ?? null,
+    stream: false,
+    price: quote.model?.price ?? null,
+    amount,
+    bounded: quote.bounded,
+    tags,
+    retry,
+    ...more,
+  });
+}
+
+export interface HoldParams<Fitted = FittedRequest> extends HoldRow {
   readonly quote: Quote;
   readonly body: Buffer;
   /** The output that the hold is for, and what decided it; null where no text is limited. */
   readonly basis: HoldBasis | null;
   /** The same request with a maximum that fits its budget; null where it must not get one. */
   readonly fitted: ((tokens: number) => Fitted | null) | null;
-  readonly tags: Readonly<Record<string, string>>;
-  readonly retry: number;
 }
 
 export type PlaceHold = <Fitted extends FittedRequest>(params: HoldParams<Fitted>) => Promise<Holding<Fitted>>;
@@ -64,24 +100,11 @@ export function createHolder(deps: {
   const tryHold = (params: HoldParams, reservation: Reservation): Promise<HoldResult> => {
     const { quote } = params;
     const firstSlice = reservation.growth === null ? null : firstHold(reservation);
-    const price = quote.model?.price ?? null;
-    return ledger.hold({
-      id: params.id,
-      kind: params.kind,
-      at: quote.at,
-      caller: params.who.caller,
-      route: params.route,
-      model: quote.request.model,
-      group: quote.model?.group ?? null,
+    return writeHold(ledger, params, reservation.hold, {
       stream: quote.request.stream,
-      price,
-      amount: reservation.hold,
       basis: params.basis,
       ...(reservation.growth !== null &&
         firstSlice !== null && { firstSlice, sliceTokens: reservation.growth.sliceTokens }),
-      bounded: quote.bounded,
-      tags: params.tags,
-      retry: params.retry,
     });
   };
 

@@ -75,6 +75,8 @@ export function createMeter(deps: { readonly tokens: TokenCounter; readonly cloc
     switch (ending.kind) {
       case "notSent":
         return ending;
+      case "judged":
+        return ending.outcome;
       case "unknown": {
         const { reason, unreadBytes = 0 } = ending;
         // The hold covers it, unless it was to grow.

@@ -1,8 +1,5 @@
-import { createHash } from "node:crypto";
 import type { HoldBasis } from "../core/output-cap.ts";
 import type { Refusal } from "../core/refusals.ts";
-import { isObject, parseJson } from "../wire/json.ts";
-import { isIdempotencyHeader } from "../wire/headers.ts";
 import { invalid } from "../wire/model-request.ts";
 import { withOutputMaximum, type OutputMaximum } from "../wire/output-maximum.ts";
 import type { Pricing, Quote } from "./price.ts";
@@ -128,51 +125,3 @@ function decider(
   if (byDefault !== null) return "default";
   return maximum?.why ?? request.maximumField ?? "model";
 }
-
-/** What was written into a request, as it is remembered under its idempotency key. */
-export interface WrittenValues {
-  readonly maximum: WrittenMaximum | null;
-  readonly toolCalls: number | null;
-  readonly usage: boolean;
-}
-
-export function writtenText({ maximum, toolCalls, usage }: WrittenValues): string {
-  return JSON.stringify({
-    ...(maximum && { field: maximum.field, tokens: maximum.tokens, why: maximum.why }),
-    ...(toolCalls !== null && { max_tool_calls: toolCalls }),
-    ...(usage && { include_usage: true }),
-  });
-}
-
-/** Whether such a text says that usage was asked for. */
-export function asksForUsage(text: string): boolean {
-  const values = parseJson(text);
-  return isObject(values) && values["include_usage"] === true;
-}
-
-/** The maximum in such a text. */
-export function maximumIn(text: string): WrittenMaximum | null {
-  const values = parseJson(text);
-  if (!isObject(values) || typeof values["tokens"] !== "number") return null;
-  return {
-    field: String(values["field"]),
-    tokens: values["tokens"],
-    why: values["why"] === "fitted" ? "fitted" : "output_cap",
-  };
-}
-
-/** What tells retries of a request apart from others, from the headers that reach the gateway; null without a key. */
-export function idempotencyOf(route: string, headers: Readonly<Record<string, string>>): string | null {
-  const keys = Object.entries(headers).filter(([name]) => isIdempotencyHeader(name));
-  if (keys.length === 0) return null;
-  return createHash("sha256")
-    .update(JSON.stringify([route, ...keys]))
-    .digest("hex");
-}
-
-/** For a retry that would be another request at the gateway. */
-export const writtenOtherwise: Refusal = {
-  code: "conflict",
-  message:
-    "An earlier request with this idempotency key was sent with other limits than this one would be; send a new idempotency key.",
-};

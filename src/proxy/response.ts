@@ -1,4 +1,5 @@
 import type { Refusal } from "../core/refusals.ts";
+import type { Outcome } from "../core/settlement.ts";
 import type { Usage } from "../core/usage.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
 import type { GatewayHead } from "../ports/gateway.ts";
@@ -16,6 +17,8 @@ export type Ending =
   | ({ readonly kind: "whole"; readonly ranMs: number } & Answered)
   /** A stream broke off after the gateway had it. `ranMs` from sending to the break. */
   | ({ readonly kind: "cut"; readonly reason: string; readonly ranMs: number } & Answered)
+  /** The answer itself says how the charge ends. */
+  | { readonly kind: "judged"; readonly outcome: Outcome }
   /** Sent, and nothing tells what became of it. `unreadBytes`: of an answer that cannot be read. */
   | { readonly kind: "unknown"; readonly reason: string; readonly unreadBytes?: number };
 
@@ -61,6 +64,24 @@ export interface ResponseDeps {
   ranMs(): number;
   /** Takes note of what the answer states beside its content; null for nothing. */
   stated(terms: AnswerTerms | null): void;
+}
+
+/** Changes a whole answer for its client. The same bytes where there is nothing to change. */
+export type Shown = (bytes: Buffer) => Buffer;
+
+export const unchangedAnswer: Shown = (bytes) => bytes;
+
+/** Decision on a whole answer before its client sees it. */
+export interface Verdict {
+  readonly ending: ResponseEnding;
+  /** Null where the client gets nothing of the answer: it has a refusal, or will have another answer. */
+  readonly show: Shown | null;
+}
+
+/** Refuses an answer that its client must not see. */
+export function withhold(exchange: Exchange, refusal: Refusal, ending: ResponseEnding): Verdict {
+  if (!exchange.clientGone) exchange.refuse(refusal);
+  return { ending, show: null };
 }
 
 /** Passes bytes to the client; a slow one stops the reading from the gateway until it has taken them. */

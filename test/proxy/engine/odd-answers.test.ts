@@ -113,11 +113,10 @@ it.each(["chunk", "end"])("fails the order alone where an answer's reader throws
     endpoint: { ...chatCompletions, transcript },
     stream: true,
     dropUsageChunk: false,
-    retriesWithoutUsage: false,
     cutAtMaximum: null,
     watch: undefined,
-    showsForeignTask: async () => false,
-    claimsTask: null,
+    wholeBytesMax: null,
+    inspect: () => null,
     ownHeaders: [],
     costHeaders: () => [],
   } satisfies ForwardParams);

@@ -1,0 +1,237 @@
+import { mergeDoubts, type Doubt } from "../core/doubts.ts";
+import type { Refusal } from "../core/refusals.ts";
+import { tokensUsed, type Outcome } from "../core/settlement.ts";
+import type { CatalogueModel } from "../ports/catalogue.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { Events } from "../ports/events.ts";
+import type { Exchange } from "../ports/exchange.ts";
+import type { ChargeEnd } from "../ports/ledger.ts";
+import type { Log } from "../ports/log.ts";
+import { readRetry } from "../wire/retries.ts";
+import { readPinnedTags } from "../wire/tags.ts";
+import type { Authenticate, Authenticated } from "./authenticate.ts";
+import type { BalanceGuard } from "./balance-guard.ts";
+import type { Forwarder } from "./forward.ts";
+import type { GatewayHeaders } from "./gateway-headers.ts";
+import { notForwarded, refuse, withKey, type Handler, type Summary } from "./handler.ts";
+import { withSlot, type Limiter, type Slot } from "./limits.ts";
+import type { Forwarded, ResponseEnding, UsageRefused } from "./response.ts";
+import type { Settle, SettleParams } from "./settle.ts";
+import type { ShowsForeignTask } from "./task-ownership.ts";
+
+/** Steps that every request with a charge takes. */
+export interface PipelineSteps {
+  readonly authenticate: Authenticate;
+  readonly limiter: Pick<Limiter, "enter">;
+  readonly balanceGuard: BalanceGuard;
+  readonly gatewayHeaders: GatewayHeaders;
+  readonly forwarder: Forwarder;
+  readonly showsForeignTask: ShowsForeignTask;
+  readonly settle: Settle;
+  readonly clock: Clock;
+  readonly events: Events;
+  readonly log: Log;
+  /** Takes over work that continues after the answer, so that a shutdown can wait for it. */
+  readonly background: (work: Promise<void>) => void;
+}
+
+interface Refused {
+  readonly ok: false;
+  readonly refusal: Refusal;
+}
+
+/** A request that a limit has let in. */
+export interface Admitted {
+  readonly who: Authenticated;
+  readonly slot: Slot;
+}
+
+export interface Tagged extends Admitted {
+  readonly tags: Readonly<Record<string, string>>;
+  /** How often its client has sent it before, as it says itself. */
+  readonly retry: number;
+}
+
+/** A price, with the model that it is of; undefined for one that the catalogue does not know. */
+interface Priced {
+  readonly model: Pick<CatalogueModel, "id" | "group"> | undefined;
+}
+
+/** A request with a durable hold. */
+export interface Covered extends Admitted {
+  readonly held: SettleParams["held"];
+  readonly quote: Priced;
+  readonly stream: boolean;
+}
+
+/** A forwarded request whose answer its client has, or will never get. */
+export type FinallyForwarded = Forwarded<Exclude<ResponseEnding, UsageRefused>>;
+
+/** What differs between kinds of requests. The pipeline calls these in the order in which they are listed. */
+export interface RequestKind<Body extends { release(): void }, Request, Quote extends Priced, Own extends Covered> {
+  /** Its name in charges and metrics. */
+  readonly route: string;
+  /** Reads the body once. A refusal of null: its client has left. */
+  readBody(
+    exchange: Exchange,
+  ): Promise<{ readonly ok: true; readonly body: Body } | { readonly ok: false; readonly refusal: Refusal | null }>;
+  /** Reads what is asked for. */
+  read(
+    exchange: Exchange,
+    who: Authenticated,
+    body: Body,
+  ): Result<"request", Request> | Promise<Result<"request", Request>>;
+  /** Prices the worst case, and refuses models that the key may not use. */
+  price(request: Request, who: Authenticated, at: number): Result<"quote", Quote> | Promise<Result<"quote", Quote>>;
+  /** Limits the request and holds its worst case: afterwards it has a durable row. */
+  cover(exchange: Exchange, from: Tagged, quote: Quote, body: Body): Promise<Result<"covered", Own>>;
+  /** Sends it to the gateway, and gives its client the answer. */
+  forward(exchange: Exchange, covered: Own): Promise<FinallyForwarded>;
+  /** Releases what it used while it was forwarded. */
+  leave(covered: Own): void;
+  /** Settles the charge after the client has its answer. Never rejects for an answer that cannot be read. */
+  settle(covered: Own, forwarded: Settleable, end: ChargeEnd): Promise<void>;
+  /** Reasons why its amount may differ from the bill. */
+  doubts(covered: Own): readonly Doubt[];
+}
+
+type Result<Name extends string, Value> = (Readonly<Record<Name, Value>> & { readonly ok: true }) | Refused;
+
+/** A forwarded request whose charge no task ends. */
+export type Settleable = FinallyForwarded & {
+  readonly ending: Exclude<FinallyForwarded["ending"], { readonly kind: "task" }>;
+};
+
+/** authenticate ─▶ limits ─▶ read body once ─▶ price ─▶ hold ─▶ forward ─▶ meter ─▶ settle */
+export function pipeline<Body extends { release(): void }, Request, Quote extends Priced, Own extends Covered>(
+  steps: PipelineSteps,
+  kind: RequestKind<Body, Request, Quote, Own>,
+): Handler {
+  const answer = withSlot(steps.limiter, async (exchange, who, slot) => {
+    const read = await kind.readBody(exchange);
+    if (!read.ok) return read.refusal === null ? notForwarded : refuse(exchange, read.refusal);
+    const answered = answerRequest(steps, kind, exchange, { who, slot }, read.body);
+    steps.background(releaseOnceSettled(answered, read.body));
+    return (await answered).summary;
+  });
+  return withKey(steps.authenticate, answer);
+}
+
+interface Answered {
+  readonly summary: Summary;
+  /** Resolves when the charge is settled, after the client has its answer. */
+  readonly settled: Promise<void>;
+}
+
+/** A count of the prompt may need the body until the request is settled. */
+async function releaseOnceSettled(answered: Promise<Answered>, body: { release(): void }): Promise<void> {
+  try {
+    const { settled } = await answered;
+    await settled;
+  } finally {
+    body.release();
+  }
+}
+
+async function answerRequest<Body extends { release(): void }, Request, Quote extends Priced, Own extends Covered>(
+  steps: PipelineSteps,
+  kind: RequestKind<Body, Request, Quote, Own>,
+  exchange: Exchange,
+  from: Admitted,
+  body: Body,
+): Promise<Answered> {
+  const admission = await admit(steps, kind, exchange, from, body);
+  if (!admission.ok) return { summary: refuse(exchange, admission.refusal), settled: Promise.resolve() };
+  const { covered } = admission;
+  const { stream, slot } = covered;
+  const model = covered.quote.model?.id ?? "other";
+  if (stream) steps.events.requestStarted("stream");
+  if (exchange.clientGone) {
+    kind.leave(covered);
+    const outcome = { kind: "notSent", reason: "client_left" } as const;
+    const end = endOf(exchange, steps.clock);
+    return { summary: { ...notForwarded, model, stream }, settled: settle(steps, covered, outcome, end) };
+  }
+  let forwarded: FinallyForwarded;
+  try {
+    forwarded = await kind.forward(exchange, covered);
+  } catch (error) {
+    // A bug of ours; its hold must not stay pending until the next start.
+    kind.leave(covered);
+    const outcome = doubted({ kind: "unknown", reason: "internal_error" }, kind.doubts(covered));
+    await settle(steps, covered, outcome, endOf(exchange, steps.clock));
+    throw error;
+  }
+  kind.leave(covered);
+  const { firstTokenMs, overheadMs } = forwarded;
+  const summary = { model, stream, firstTokenMs, overheadMs };
+  if (!isSettleable(forwarded)) {
+    if (slot.countsTokens) slot.settleTokens(0);
+    return { summary, settled: Promise.resolve() };
+  }
+  return { summary, settled: kind.settle(covered, forwarded, endOf(exchange, steps.clock, forwarded)) };
+}
+
+function isSettleable(forwarded: FinallyForwarded): forwarded is Settleable {
+  return forwarded.ending.kind !== "task";
+}
+
+/** Price and hold: afterwards the request has a durable row, or it is refused. */
+async function admit<Body extends { release(): void }, Request, Quote extends Priced, Own extends Covered>(
+  steps: PipelineSteps,
+  kind: RequestKind<Body, Request, Quote, Own>,
+  exchange: Exchange,
+  { who, slot }: Admitted,
+  body: Body,
+): Promise<Result<"covered", Own>> {
+  const reading = kind.read(exchange, who, body);
+  const read = reading instanceof Promise ? await reading : reading;
+  if (!read.ok) return read;
+  const tags = readPinnedTags(exchange.header("x-farebox-tag"), who.session);
+  if (!tags.ok) return tags;
+  const guarding = steps.balanceGuard();
+  const belowFloor = guarding instanceof Promise ? await guarding : guarding;
+  if (belowFloor !== null) return { ok: false, refusal: belowFloor };
+  const pricing = kind.price(read.request, who, steps.clock.now());
+  const priced = pricing instanceof Promise ? await pricing : pricing;
+  if (!priced.ok) return priced;
+  const { quote } = priced;
+  const retry = readRetry(exchange.header("x-stainless-retry-count"));
+  const covering = await kind.cover(exchange, { who, slot, tags: tags.tags, retry }, quote, body);
+  if (!covering.ok) return covering;
+  steps.events.admitted({
+    key: who.key,
+    route: kind.route,
+    model: quote.model?.id ?? null,
+    group: quote.model?.group ?? null,
+    retry,
+  });
+  return covering;
+}
+
+/** Ends the hold, and replaces the reserved tokens by those that were used. */
+export function settle(
+  steps: Pick<PipelineSteps, "settle">,
+  { slot, held, quote, who }: Omit<Covered, "stream">,
+  outcome: Outcome,
+  end: ChargeEnd,
+): Promise<void> {
+  if (slot.countsTokens) slot.settleTokens(tokensUsed(outcome));
+  return steps.settle({ held, quote, who, outcome, end });
+}
+
+export function doubted(outcome: Outcome, doubts: readonly Doubt[]): Outcome {
+  return doubts.length === 0 ? outcome : { ...outcome, doubts: mergeDoubts(outcome.doubts, doubts) };
+}
+
+/** Describes the end of a request now; `forwarded` where the gateway answered. */
+export function endOf(exchange: Exchange, clock: Clock, forwarded?: Forwarded): ChargeEnd {
+  return {
+    at: clock.now(),
+    status: exchange.status,
+    servedModel: forwarded?.terms?.servedModel ?? null,
+    gatewayRequestId: forwarded?.gatewayRequestId ?? null,
+    durationMs: Math.round(clock.monotonic() - exchange.startedAt),
+    firstTokenMs: forwarded?.firstTokenMs == null ? null : Math.round(forwarded.firstTokenMs),
+  };
+}
