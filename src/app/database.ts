@@ -1,6 +1,6 @@
 import { setTimeout as pause } from "node:timers/promises";
 import type { CopiedLedger, Upkeep, UpkeepResult } from "../cli/adapters.ts";
-import { storeProblem } from "../cli/context.ts";
+import { storeProblem } from "../cli/tools.ts";
 import type { ExitCode } from "../cli/io.ts";
 import { isSame, placeProblem } from "../cli/out-file.ts";
 import { shownDatabase } from "../config/database.ts";

@@ -3,7 +3,7 @@ import { constants } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
 import { beginSession } from "../admin/run-sessions.ts";
 import type { RunOrder } from "../cli/adapters.ts";
-import { storeProblem } from "../cli/context.ts";
+import { storeProblem } from "../cli/tools.ts";
 import { fail, note, type Io } from "../cli/io.ts";
 import { shownDatabase } from "../config/database.ts";
 import { keyVariable } from "../config/sources.ts";

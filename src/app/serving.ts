@@ -1,6 +1,6 @@
 import type { CatalogueBuilder } from "../catalogue/build.ts";
 import { watchPrices } from "../catalogue/watched-prices.ts";
-import { storeProblem } from "../cli/context.ts";
+import { storeProblem } from "../cli/tools.ts";
 import { shownDatabase } from "../config/database.ts";
 import type { Settings } from "../config/settings.ts";
 import { formatFault } from "../core/fault.ts";

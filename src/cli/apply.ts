@@ -1,24 +1,14 @@
-import type { Command } from "commander";
 import type { ApplyFile } from "../admin/apply-file.ts";
 import { planOf, type Plan, type PlannedChange, type Present } from "../admin/apply-plan.ts";
 import { applyChanges, readPresent, type Applied } from "../admin/apply.ts";
 import { ledgerFile, shownDatabase } from "../config/database.ts";
-import type { Settings } from "../config/settings.ts";
 import { formatFault } from "../core/fault.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { ReadYaml } from "../ports/yaml.ts";
 import { keysGoTo, keysOutProblem, type NewKey } from "./apply-keys.ts";
-import { changedBy, settingsFor, storeProblem, storeSettings, withStore, type CliContext } from "./context.ts";
-import { example } from "./help.ts";
-import { fail, note, printJson, printLine, type ExitCode, type Io } from "./io.ts";
-import { addSettingFlags } from "./setting-flags.ts";
-
-interface ApplyOptions {
-  readonly dryRun?: true;
-  readonly prune?: true;
-  readonly keysOut?: string;
-  readonly json?: true;
-}
+import { command, json, refusal, type Given, type Refusal } from "./command.ts";
+import { note, printJson, printLine, type ExitCode, type Io } from "./io.ts";
+import { ledgerSettings, storeProblem, type LedgerTools, type Tools } from "./tools.ts";
 
 const help = `
 The plan comes first; then its changes are made, in its order. A second run finds nothing to do. A section that the file
@@ -34,98 +24,83 @@ FILE is YAML:
     - { scope: all, per: 1mo, limit: "500", warn: 80% }
     - { scope: each-key, per: 1d, limit: "5", mode: hard }`;
 
-/** `apply`: keys, teams, budgets and limits as a file has them. */
-export function registerApply(program: Command, context: CliContext): void {
-  const { io } = context;
-  const command = program
-    .command("apply <file>")
-    .description("make keys, teams, budgets and limits what a YAML file says (- is stdin)")
-    .option("--dry-run", "print the plan and change nothing")
-    .option("--prune", "also revoke keys and remove budgets and teams that the file does not have")
-    .option("--keys-out <file>", "write new keys to a new file that only you may read, in place of stdout")
-    .option("--json", "print JSON");
-  addSettingFlags(command, storeSettings);
-  command.addHelpText("after", help);
-  example(
-    command,
-    "farebox apply company.yaml --dry-run",
-    "farebox apply company.yaml --prune --keys-out new-keys.tsv",
-  );
-  command.action(
-    context.run(async (name: string, options: ApplyOptions) => {
-      const loaded = settingsFor(context, command, { uses: storeSettings });
-      if (!loaded.ok) return fail(io, loaded.problems);
-      const read = await readApplyFile(context, name);
-      if (typeof read === "string") return fail(io, read);
-      if (read.faults.length > 0) return fail(io, read.faults.map(formatFault), 1);
-      const problem =
-        options.keysOut === undefined ? null : keysOutProblem(options.keysOut, ledgerFile(loaded.settings.database));
-      if (problem !== null) return fail(io, problem);
+const options = {
+  dryRun: { help: "print the plan and change nothing" },
+  prune: { help: "also revoke keys and remove budgets and teams that the file does not have" },
+  keysOut: { value: "<file>", help: "write new keys to a new file that only you may read, in place of stdout" },
+  json,
+} as const;
 
-      // Looked at before anything is opened for writing: a faulty file, or one with nothing to do, leaves no new ledger behind.
-      const looked = await look(context, loaded.settings);
-      if (!looked.ok) return fail(io, looked.problem);
-      const planning = planFor(context, read, options, looked.present, looked.calendar);
-      if (!planning.ok) return fail(io, planning.faults, 1);
-      if (options.dryRun || planning.plan.changes.length === 0) return tellPlan(io, planning.plan, options);
-      return withStore(context, command, "create", async (store) => {
-        const again = planFor(context, read, options, await readPresent(store), store.calendar);
-        if (!again.ok) return fail(io, again.faults, 1);
-        const tools = {
-          ledger: store.ledger,
-          keys: store.keys,
-          teams: store.teams,
-          clock: context.adapters.clock,
-          by: changedBy(context),
-        };
-        return await carryOut(io, tools, again, options);
+type ApplyOptions = Given<typeof options>;
+
+export const commands = [
+  command("apply <file>", {
+    options,
+    settings: ledgerSettings,
+    help,
+    examples: ["farebox apply company.yaml --dry-run", "farebox apply company.yaml --prune --keys-out new-keys.tsv"],
+    run: async (tools, given, name) => {
+      const { io, settings, clock } = tools;
+      const read = await readApplyFile(tools, name);
+      if (typeof read === "string") return refusal(read);
+      if (read.faults.length > 0) return refusal(read.faults.map(formatFault), 1);
+      const problem = given.keysOut === undefined ? null : keysOutProblem(given.keysOut, ledgerFile(settings.database));
+      if (problem !== null) return refusal(problem);
+
+      // Before anything is opened for writing: a faulty file, or one with nothing to do, leaves no new ledger behind.
+      const found = await presentState(tools);
+      if (!found.ok) return found;
+      const planning = planFor(clock.now(), read, given, found.present, found.calendar);
+      if (!planning.ok) return planning;
+      if (given.dryRun || planning.plan.changes.length === 0) return printPlan(io, planning.plan, given);
+      return await tools.withLedger("create", async (open) => {
+        const again = planFor(clock.now(), read, given, await readPresent(open), open.calendar);
+        return again.ok ? await carryOut(open, again, given) : again;
       });
-    }),
-  );
-}
+    },
+  }),
+];
 
-type Looking =
-  | { readonly ok: true; readonly present: Present; readonly calendar: Calendar }
-  | { readonly ok: false; readonly problem: string };
+type Found = { readonly ok: true; readonly present: Present; readonly calendar: Calendar } | Refusal;
 
-/** What is there now; nothing where there is no ledger yet. */
-async function look({ adapters }: CliContext, settings: Settings): Promise<Looking> {
+/** Reads the present state; without a ledger there is nothing yet. */
+async function presentState({ adapters, settings }: Tools): Promise<Found> {
   const opening = await adapters.openStore(settings, "read");
   if (opening.ok) {
     await using store = opening.store;
     return { ok: true, present: await readPresent(store), calendar: adapters.calendarOf(store.timeZone) };
   }
   if (opening.failure.kind !== "missing")
-    return { ok: false, problem: storeProblem(opening.failure, shownDatabase(settings.database)) };
+    return refusal(storeProblem(opening.failure, shownDatabase(settings.database)));
   return { ok: true, present: { teams: [], keys: [], budgets: [] }, calendar: adapters.calendarOf(settings.timeZone) };
 }
 
 /** The file with its faults, or why it cannot be read. */
-async function readApplyFile({ readFile, adapters }: CliContext, name: string): Promise<ReadYaml<ApplyFile> | string> {
+async function readApplyFile({ readFile, adapters }: Tools, name: string): Promise<ReadYaml<ApplyFile> | string> {
   if (name === "-") return adapters.readApplyFile("stdin", (await adapters.readStdin()).toString());
   const read = readFile(name);
   if (read.ok) return adapters.readApplyFile(name, read.text);
   return read.code === "ENOENT" ? `there is no file ${name}` : `${name} cannot be read (${read.code})`;
 }
 
-type FilePlanning =
-  | { readonly ok: true; readonly plan: Plan; readonly at: number }
-  | { readonly ok: false; readonly faults: readonly string[] };
+type FilePlanning = { readonly ok: true; readonly plan: Plan; readonly at: number } | Refusal;
 
 function planFor(
-  { adapters }: CliContext,
+  now: number,
   read: ReadYaml<ApplyFile>,
   { prune }: ApplyOptions,
   present: Present,
   calendar: Calendar,
 ): FilePlanning {
-  const now = adapters.clock.now();
-  const planning = planOf({ file: read.value, present, prune: prune === true, now, calendar });
+  const planning = planOf({ file: read.value, present, prune, now, calendar });
   if (planning.ok) return { ok: true, plan: planning.plan, at: now };
-  return { ok: false, faults: planning.faults.map(({ path, message }) => formatFault(read.faultAt(path, message))) };
+  return refusal(
+    planning.faults.map(({ path, message }) => formatFault(read.faultAt(path, message))),
+    1,
+  );
 }
 
-function tellPlan(io: Io, plan: Plan, { json, dryRun }: ApplyOptions): ExitCode {
+function printPlan(io: Io, plan: Plan, { json, dryRun }: ApplyOptions): ExitCode {
   const print = dryRun ? printLine : note;
   if (json) printJson(io, { ...planJson(plan), applied: 0, failed: null, keys: [] });
   else for (const line of [...planLines(plan), sumOf(plan)]) print(io, line);
@@ -133,40 +108,40 @@ function tellPlan(io: Io, plan: Plan, { json, dryRun }: ApplyOptions): ExitCode 
 }
 
 async function carryOut(
-  io: Io,
-  tools: Parameters<typeof applyChanges>[0],
+  tools: LedgerTools,
   { plan, at }: { readonly plan: Plan; readonly at: number },
-  options: ApplyOptions,
-): Promise<ExitCode> {
+  given: ApplyOptions,
+): Promise<ExitCode | Refusal> {
+  const { io } = tools;
   const makesKeys = plan.changes.some(({ desired }) => desired.action === "keys.create");
-  if (!options.json) for (const line of [...planLines(plan), sumOf(plan)]) note(io, line);
+  if (!given.json) for (const line of [...planLines(plan), sumOf(plan)]) note(io, line);
   const keys: NewKey[] = [];
-  const out = await keysGoTo(makesKeys ? options.keysOut : undefined, (line) => {
-    if (!options.json) io.stdout.write(line);
+  const out = await keysGoTo(makesKeys ? given.keysOut : undefined, (line) => {
+    if (!given.json) io.stdout.write(line);
   });
-  if (!out.ok) return fail(io, out.problem);
+  if (!out.ok) return refusal(out.problem);
   let applied: Applied;
   try {
     applied = await applyChanges(tools, plan.changes, {
       at,
       onKey: async ({ key, text }) => {
-        keys.push({ id: key.id, name: key.name, ...(options.keysOut === undefined && { key: text }) });
+        keys.push({ id: key.id, name: key.name, ...(given.keysOut === undefined && { key: text }) });
         await out.write(`${key.name}\t${text}\n`);
       },
     });
   } finally {
     await out.close();
   }
-  return tellApplied(io, plan, applied, keys, options);
+  return printApplied(io, plan, applied, keys, given);
 }
 
-function tellApplied(
+function printApplied(
   io: Io,
   plan: Plan,
   { made, failed }: Applied,
   keys: readonly NewKey[],
   { json, keysOut }: ApplyOptions,
-): ExitCode {
+): ExitCode | Refusal {
   if (json) {
     printJson(io, {
       ...planJson(plan),
@@ -184,8 +159,7 @@ function tellApplied(
   }
   if (failed === null) return 0;
   const { change, message } = failed;
-  return fail(
-    io,
+  return refusal(
     `${verbOf(change)} ${change.object}: ${message}; made ${count(made.length)} before, a second run makes the rest`,
     1,
   );

@@ -5,9 +5,12 @@ import { limitMax } from "../core/limits.ts";
 import { outputCapMax } from "../core/output-cap.ts";
 import { reportDimensions, type ReportDimension } from "../ports/ledger.ts";
 import { readDimensions } from "../reporting/dimensions.ts";
-import { isDate } from "../reporting/instants.ts";
+import type { TimeSpan } from "../ports/ledger.ts";
+import { isDate, parseInstant } from "../reporting/instants.ts";
+import { refusal, type Refusal } from "./command.ts";
+import type { LedgerTools } from "./tools.ts";
 
-/** For commander: a whole number within bounds. */
+/** Reads a whole number within bounds. As all parsers here it is for commander. */
 export function wholeNumberArgument(min: number, max: number): (text: string) => number {
   return (text) => {
     const value = /^\d{1,10}$/.test(text) ? Number(text) : Number.NaN;
@@ -16,29 +19,29 @@ export function wholeNumberArgument(min: number, max: number): (text: string) =>
   };
 }
 
-/** For commander: how long a key lives, in milliseconds. */
+/** Reads the lifetime of a key, in milliseconds. */
 export function lifetimeArgument(text: string): number {
   const value = parseDuration(text);
   if (value !== undefined && value > 0 && value <= lifetimeMsMax) return value;
   throw new InvalidArgumentError("It must be a duration such as 12h or 30d, at most 36500d.");
 }
 
-/** For commander: the same for a key that has an end already; `never` takes it away. */
+/** Reads the same for a key that has an end already; `never` takes it away. */
 export function newLifetimeArgument(text: string): number | "never" {
   return text === "never" ? text : lifetimeArgument(text);
 }
 
-/** For commander: how long the secret before a rotation still opens, in milliseconds. */
+/** Reads the time for which the secret before a rotation still works, in milliseconds. */
 export function overlapArgument(text: string): number {
   const value = text === "0" ? 0 : parseDuration(text);
   if (value !== undefined && value <= overlapMsMax) return value;
   throw new InvalidArgumentError("It must be a duration such as 12h or 7d, at most 90d, or 0 for none.");
 }
 
-/** For commander: a limit of a key or a team; `none` takes it away. */
+/** Reads a limit of a key or a team; `none` takes it away. */
 export const limitArgument = limitUpTo(limitMax);
 
-/** For commander: an output cap; `none` takes it away. */
+/** Reads an output cap; `none` takes it away. */
 export const outputCapArgument = limitUpTo(outputCapMax);
 
 function limitUpTo(most: number): (text: string) => number | "none" {
@@ -50,12 +53,12 @@ function limitUpTo(most: number): (text: string) => number | "none" {
   };
 }
 
-/** For commander: patterns of models; `all` permits every one. */
+/** Reads patterns of models; `all` permits every one. */
 export function modelsArgument(text: string): string[] | "all" {
   return text === "all" ? text : text.split(",").map((pattern) => pattern.trim());
 }
 
-/** For commander: a share of 1% to 100%, the sign optional. */
+/** Reads a share of 1% to 100%, the sign optional. */
 export function percentArgument(text: string): number {
   const digits = /^(\d{1,3})%?$/.exec(text)?.[1];
   const value = digits === undefined ? 0 : Number(digits);
@@ -63,7 +66,7 @@ export function percentArgument(text: string): number {
   throw new InvalidArgumentError("It must be a share such as 80%.");
 }
 
-/** For commander: what a report is grouped by: names of dimensions and `tag:NAME`, separated by commas. */
+/** Reads the dimensions of a report: their names and `tag:NAME`, separated by commas. */
 export function dimensionsArgument(text: string): ReportDimension[] {
   const found = readDimensions(text);
   if (found !== undefined) return found;
@@ -72,15 +75,29 @@ export function dimensionsArgument(text: string): ReportDimension[] {
   );
 }
 
-/** For commander: a UTC day. */
+/** Reads a UTC day. */
 export function dayArgument(text: string): string {
   if (isDate(text)) return text;
   throw new InvalidArgumentError("It must be a day such as 2026-11-20.");
 }
 
-/** For commander: names separated by commas. */
+/** Reads names separated by commas. */
 export function namesArgument(text: string): string[] {
   const names = text.split(",").map((name) => name.trim());
   if (names.every((name) => name !== "")) return names;
   throw new InvalidArgumentError("It must be names separated by commas.");
+}
+
+/** Reads the span of `--since` and `--until`, which is now where it is not given. */
+export function readSpan(
+  { clock, calendar }: LedgerTools,
+  given: { readonly since: string; readonly until: string | undefined },
+): ({ readonly ok: true } & TimeSpan) | Refusal {
+  const now = clock.now();
+  const since = parseInstant("--since", given.since, now, calendar);
+  if (!since.ok) return refusal(since.problem);
+  const until = parseInstant("--until", given.until ?? "0s", now, calendar);
+  if (!until.ok) return refusal(until.problem);
+  if (until.at < since.at) return refusal("--until must not be before --since");
+  return { ok: true, since: since.at, until: until.at };
 }

@@ -1,5 +1,4 @@
 import { readFile } from "node:fs/promises";
-import type { Command } from "commander";
 import { closest } from "../config/suggest.ts";
 import { picoUsdMax } from "../core/money.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
@@ -11,80 +10,61 @@ import { readEstimateRequest } from "../reporting/estimate-request.ts";
 import { readChatRequest } from "../wire/chat-request.ts";
 import { chatCompletions } from "../wire/endpoints/chat-completions.ts";
 import { wholeNumberArgument } from "./arguments.ts";
-import { settingsFor, type CliContext } from "./context.ts";
-import { example } from "./help.ts";
-import { fail, note, printJson, type ExitCode, type Io } from "./io.ts";
-import { addSettingFlags } from "./setting-flags.ts";
-import { printTable } from "./table.ts";
+import { command, json, refusal, type Given, type Refusal } from "./command.ts";
+import { note, type Io } from "./io.ts";
+import { figures, printTable } from "./table.ts";
 
-interface EstimateOptions {
-  readonly model?: string;
-  readonly file?: string;
-  readonly inputTokens?: number;
-  readonly outputTokens?: number;
-  readonly json?: true;
-}
+const tokenCount = { value: "<n>", parse: wholeNumberArgument(0, 100_000_000) } as const;
 
-const tokensMax = 100_000_000;
+const options = {
+  model: { value: "<model>", help: "the model; takes the place of the one that the request names" },
+  file: { value: "<file>", help: "the chat request as JSON; - reads stdin" },
+  inputTokens: { ...tokenCount, help: "the prompt's tokens, in the place of counting them" },
+  outputTokens: { ...tokenCount, help: "the answer's tokens, in the place of the most that it can have" },
+  json,
+} as const;
 
-/** `estimate`: what a request would cost, before it is sent. */
-export function registerEstimate(program: Command, context: CliContext): void {
-  const { io, adapters } = context;
-  const tokenCount = wholeNumberArgument(0, tokensMax);
-  const command = program
-    .command("estimate")
-    .description("price a chat request before it is sent; says what is exact, what is estimated and what is a bound")
-    .option("--model <model>", "the model; takes the place of the one that the request names")
-    .option("--file <file>", "the chat request as JSON; - reads stdin")
-    .option("--input-tokens <n>", "the prompt's tokens, in the place of counting them", tokenCount)
-    .option("--output-tokens <n>", "the answer's tokens, in the place of the most that it can have", tokenCount)
-    .option("--json", "print JSON");
-  addSettingFlags(command, ["pricing", "output_cap"]);
-  example(
-    command,
-    "farebox estimate --file request.json --output-tokens 500",
-    "farebox estimate --model gpt-4o --input-tokens 2000 --output-tokens 500",
-  );
-  command.action(
-    context.run(async (options: EstimateOptions) => {
-      const loaded = settingsFor(context, command, { uses: ["pricing", "output_cap"] });
-      if (!loaded.ok) return fail(io, loaded.problems);
-      const wish = await wishOf(options, () => adapters.readStdin());
-      if (!wish.ok) return fail(io, wish.problem, wish.code);
-      const loading = await adapters.loadCatalogue(loaded.settings.pricing.folder);
-      if (!loading.ok) return fail(io, loading.faults);
+export const commands = [
+  command("estimate", {
+    options,
+    settings: ["pricing", "output_cap"],
+    examples: [
+      "farebox estimate --file request.json --output-tokens 500",
+      "farebox estimate --model gpt-4o --input-tokens 2000 --output-tokens 500",
+    ],
+    run: async ({ adapters, clock, settings: { pricing, output } }, given) => {
+      const read = await readParams(given, () => adapters.readStdin());
+      if (!read.ok) return read;
+      const { params } = read;
+      const loading = await adapters.loadCatalogue(pricing.folder);
+      if (!loading.ok) return refusal(loading.faults);
+      const { catalogue } = loading;
       await using tokens = await adapters.createTokenCounter();
-      const at = adapters.clock.now();
-      const tools = {
-        catalogue: loading.catalogue,
-        tokens,
-        holdsFor: holdsWith(loading.catalogue, tokens, at, loaded.settings.output.cap),
-        at,
-      };
-      const result = await estimate(tools, wish.wish);
-      if (!result.ok) return fail(io, problemOf(result.problem, wish.wish.model, loading.catalogue, at), 1);
-      if (options.json) printJson(io, result.estimate);
-      else printEstimate(io, result.estimate, wish.wish.given !== null);
-      return 0;
-    }),
-  );
-}
+      const at = clock.now();
+      const holdsFor = holdsWith(catalogue, tokens, at, output.cap);
+      const result = await estimate({ catalogue, tokens, holdsFor, at }, params);
+      if (!result.ok) return refusal(problemOf(result.problem, params.model, catalogue, at), 1);
+      return { estimated: result.estimate, hasRequest: params.given !== null };
+    },
+    json: ({ estimated }) => estimated,
+    print: (io, { estimated, hasRequest }) => printEstimate(io, estimated, hasRequest),
+  }),
+];
 
-type WishResult =
-  | { readonly ok: true; readonly wish: EstimateParams }
-  | { readonly ok: false; readonly problem: string; readonly code: ExitCode };
-
-async function wishOf(options: EstimateOptions, readStdin: () => Promise<Buffer>): Promise<WishResult> {
-  const { model, file, inputTokens = null, outputTokens = null } = options;
+async function readParams(
+  { model, file, ...given }: Given<typeof options>,
+  readStdin: () => Promise<Buffer>,
+): Promise<{ readonly ok: true; readonly params: EstimateParams } | Refusal> {
+  const [inputTokens, outputTokens] = [given.inputTokens ?? null, given.outputTokens ?? null];
   if (file === undefined) {
-    if (model !== undefined) return { ok: true, wish: { model, given: null, inputTokens, outputTokens } };
-    return { ok: false, problem: "estimate needs --model, or a --file with a request that names one", code: 2 };
+    if (model !== undefined) return { ok: true, params: { model, given: null, inputTokens, outputTokens } };
+    return refusal("estimate needs --model, or a --file with a request that names one");
   }
   const bytes = file === "-" ? await readStdin() : await attemptRead(file);
-  if (typeof bytes === "string") return { ok: false, problem: `${file} cannot be read: ${bytes}`, code: 2 };
+  if (typeof bytes === "string") return refusal(`${file} cannot be read: ${bytes}`);
   const read = readEstimateRequest(bytes, model);
-  if (!read.ok) return { ok: false, problem: `${file === "-" ? "stdin" : file} ${read.problem}`, code: 1 };
-  return { ok: true, wish: { model: read.request.model, given: read, inputTokens, outputTokens } };
+  if (!read.ok) return refusal(`${file === "-" ? "stdin" : file} ${read.problem}`, 1);
+  return { ok: true, params: { model: read.request.model, given: read, inputTokens, outputTokens } };
 }
 
 const reasons: Readonly<Record<string, string>> = {
@@ -152,18 +132,9 @@ function problemOf(problem: "unknown_model" | "no_price", model: string, catalog
 }
 
 function printEstimate(io: Io, { items, ...sums }: Estimate, hasRequest: boolean): void {
-  const right = (title: string) => ({ title, align: "right" as const });
   printTable(
     io,
-    [
-      { title: "item" },
-      right("tokens"),
-      right("USD per 1M"),
-      right("cost"),
-      right("list cost"),
-      { title: "known" },
-      { title: "because" },
-    ],
+    ["item", figures("tokens"), figures("USD per 1M"), figures("cost"), figures("list cost"), "known", "because"],
     [
       ...items.map((item) => [
         item.class,

@@ -1,69 +1,55 @@
-import type { Command } from "commander";
 import { shownDatabase } from "../config/database.ts";
-import type { Settings } from "../config/settings.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import { diffPrices, diffTraffic, type PricesDiff, type TrafficDiff } from "../reporting/prices-diff.ts";
 import type { CatalogueLoading } from "./adapters.ts";
-import { settingsFor, storeProblem, storeSettings, type CliContext } from "./context.ts";
-import { example } from "./help.ts";
-import { fail, note, printJson, printLine, type Io } from "./io.ts";
+import { command, json, refusal, type Refusal } from "./command.ts";
+import { note, printLine, type Io } from "./io.ts";
 import { priceFolder } from "./price-folder.ts";
-import { addSettingFlags } from "./setting-flags.ts";
-import { printTable } from "./table.ts";
+import { figures, printTable } from "./table.ts";
+import { ledgerSettings, storeProblem, type Tools } from "./tools.ts";
 import { noteLeftovers } from "./what-if.ts";
 
-/** `prices diff A B`: what changes for which model, and what the last 30 days of traffic would have cost under each. */
-export function registerPricesDiff(prices: Command, context: CliContext): void {
-  const { io, adapters } = context;
-  const command = prices
-    .command("diff <a> [b]")
-    .description(
-      "what changes for which model from prices A to B, and what the last 30 days would have cost under each; each is a " +
-        "folder read over the shipped files, or the word shipped for none. With one name: from the prices in force to it",
-    )
-    .option("--json", "print JSON");
-  addSettingFlags(command, ["pricing", ...storeSettings]);
-  example(command, "farebox prices diff new-prices", "farebox prices diff shipped new-prices");
-  command.action(
-    context.run(async (first: string, second: string | undefined, options: { json?: true }) => {
-      const loaded = settingsFor(context, command, { uses: ["pricing", ...storeSettings] });
-      if (!loaded.ok) return fail(io, loaded.problems);
-      const { settings } = loaded;
-      const from = second === undefined ? settings.pricing.folder : priceFolder(first);
-      const before = await adapters.loadCatalogue(from);
-      const after = await adapters.loadCatalogue(priceFolder(second ?? first));
-      if (!before.ok || !after.ok) return fail(io, [...new Set([...faultsOf(before), ...faultsOf(after)])]);
-      const diff = diffPrices(before.catalogue, after.catalogue);
-      const traffic = await trafficUnder(context, settings, before.catalogue, after.catalogue);
-      if (options.json) {
-        printJson(io, { ...diff, traffic: traffic.ok ? traffic.diff : null });
-      } else {
-        printDiff(io, diff);
-        if (traffic.ok) printTraffic(io, traffic.diff);
-      }
-      if (!traffic.ok) note(io, `what the last 30 days would have cost is left out: ${traffic.problem}`);
-      return 0;
-    }),
-  );
-}
+export const pricesDiff = command("prices diff <a> [b]", {
+  summary:
+    "what changes for which model from prices A to B, and what the last 30 days would have cost under each; each is a " +
+    "folder read over the shipped files, or the word shipped for none. With one name: from the prices in force to it",
+  options: { json },
+  settings: ["pricing", ...ledgerSettings],
+  examples: ["farebox prices diff new-prices", "farebox prices diff shipped new-prices"],
+  run: async (tools, _options, first, second) => {
+    const { adapters, settings } = tools;
+    const from = second === undefined ? settings.pricing.folder : priceFolder(first);
+    const before = await adapters.loadCatalogue(from);
+    const after = await adapters.loadCatalogue(priceFolder(second ?? first));
+    if (!before.ok || !after.ok) return refusal([...new Set([...faultsOf(before), ...faultsOf(after)])]);
+    const traffic = await trafficUnder(tools, before.catalogue, after.catalogue);
+    return { diff: diffPrices(before.catalogue, after.catalogue), traffic };
+  },
+  json: ({ diff, traffic }) => ({ ...diff, traffic: traffic.ok ? traffic.diff : null }),
+  print: (io, { diff, traffic }) => {
+    printDiff(io, diff);
+    if (traffic.ok) printTraffic(io, traffic.diff);
+  },
+  notes: ({ traffic }) =>
+    traffic.ok ? [] : [`what the last 30 days would have cost is left out: ${String(traffic.message)}`],
+});
 
 function faultsOf(loading: CatalogueLoading): readonly string[] {
   return loading.ok ? [] : loading.faults;
 }
 
-type Traffic = { readonly ok: true; readonly diff: TrafficDiff } | { readonly ok: false; readonly problem: string };
+type Traffic = { readonly ok: true; readonly diff: TrafficDiff } | Refusal;
 
-/** Prices can be compared before there is any traffic: a ledger that cannot be opened is only told. */
+/** Prices can be compared before there is any traffic: a ledger that cannot be opened is only noted. */
 async function trafficUnder(
-  { adapters }: CliContext,
-  settings: Settings,
+  { adapters, settings, clock }: Tools,
   before: Catalogue,
   after: Catalogue,
 ): Promise<Traffic> {
   const opening = await adapters.openStore(settings, "read");
-  if (!opening.ok) return { ok: false, problem: storeProblem(opening.failure, shownDatabase(settings.database)) };
+  if (!opening.ok) return refusal(storeProblem(opening.failure, shownDatabase(settings.database)));
   await using store = opening.store;
-  return { ok: true, diff: await diffTraffic(store.ledger, before, after, adapters.clock.now()) };
+  return { ok: true, diff: await diffTraffic(store.ledger, before, after, clock.now()) };
 }
 
 function printDiff(io: Io, { added, removed, changes }: PricesDiff): void {
@@ -80,12 +66,7 @@ function printDiff(io: Io, { added, removed, changes }: PricesDiff): void {
     ...added.map(({ model, from }) => [model, "added", null, null, from, null]),
     ...removed.map(({ model, from }) => [model, "removed", null, null, from, null]),
   ];
-  const right = (title: string) => ({ title, align: "right" as const });
-  printTable(
-    io,
-    [{ title: "model" }, { title: "change" }, right("before"), right("after"), { title: "from" }, { title: "until" }],
-    rows,
-  );
+  printTable(io, ["model", "change", figures("before"), figures("after"), "from", "until"], rows);
 }
 
 function printTraffic(io: Io, { rows, total, left_over, since, until }: TrafficDiff): void {
@@ -97,18 +78,10 @@ function printTraffic(io: Io, { rows, total, left_over, since, until }: TrafficD
     after_usd,
     difference_usd,
   ];
-  const right = (title: string) => ({ title, align: "right" as const });
   printLine(io, "");
   printTable(
     io,
-    [
-      { title: "traffic of" },
-      right("requests"),
-      right("cost"),
-      right("under A"),
-      right("under B"),
-      right("difference"),
-    ],
+    ["traffic of", ...["requests", "cost", "under A", "under B", "difference"].map(figures)],
     [...changed.map((row) => [row.model, ...cells(row)]), ["all models", ...cells(total)]],
   );
   if (io.isTTY) note(io, `USD, ${since} to ${until}; models whose cost would be the same are in the last line only`);

@@ -1,135 +1,112 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { Option, type Command } from "commander";
-import { priceTables, type PriceImport, type PriceTableName, type PriceTableText } from "../ports/price-import.ts";
+import { priceTables, type PriceImport, type PriceTableText } from "../ports/price-import.ts";
 import { dayArgument, namesArgument } from "./arguments.ts";
-import { settingsFor, type CliContext } from "./context.ts";
-import { example } from "./help.ts";
-import { fail, note, printJson, printText, type Io } from "./io.ts";
-import { addSettingFlags } from "./setting-flags.ts";
+import { command, refusal, type Refusal } from "./command.ts";
+import { note, printText, type Io } from "./io.ts";
+import type { Tools } from "./tools.ts";
 
-interface ImportOptions {
-  readonly from?: PriceTableName;
-  readonly into?: string;
-  readonly fromDate?: string;
-  readonly provider?: readonly string[];
-  readonly models?: readonly string[];
-  readonly group: string;
-  readonly known?: true;
-  readonly print?: true;
-  readonly yes?: true;
-  readonly json?: true;
-}
-
-/** `prices import`: what other tables state otherwise, as dated entries for the folder of price files. */
-export function registerImport(prices: Command, context: CliContext): void {
-  const { io, adapters } = context;
-  const command = prices
-    .command("import <sources...>")
-    .description(
-      "show what other projects' tables state otherwise, and add it as dated prices to the folder of price files; nothing that is there is changed",
-    )
-    .addOption(new Option("--from <table>", "the format of the sources (default: told from each)").choices(priceTables))
-    .option("--into <folder>", "the folder of price files (default: --pricing); without either the proposal is printed")
-    .option("--from-date <day>", "the day from which changed prices hold (default: today, UTC)", dayArgument)
-    .option(
-      "--provider <names>",
-      "only these of the tables, as they name them (default: the families of the price files)",
-      namesArgument,
-    )
-    .option("--models <patterns>", "only models whose id fits one of these: 'gpt-5*,o3'", namesArgument)
-    .option("--known", "only models that the price files name already")
-    .option("--group <group>", "the group of models that are new", "official")
-    .option("--print", "print the new price file and write nothing")
-    .option("--yes", "write without asking")
-    .option("--json", "print JSON, with the new file as `yaml`; writes with --yes only");
-  addSettingFlags(command, ["pricing"]);
-  example(
-    command,
+export const pricesImport = command("prices import <sources...>", {
+  summary:
+    "show what other projects' tables state otherwise, and add it as dated prices to the folder of price files; nothing that is there is changed",
+  options: {
+    from: { value: "<table>", help: "the format of the sources (default: told from each)", choices: priceTables },
+    into: {
+      value: "<folder>",
+      help: "the folder of price files (default: --pricing); without either the proposal is printed",
+    },
+    fromDate: {
+      value: "<day>",
+      help: "the day from which changed prices hold (default: today, UTC)",
+      parse: dayArgument,
+    },
+    provider: {
+      value: "<names>",
+      help: "only these of the tables, as they name them (default: the families of the price files)",
+      parse: namesArgument,
+    },
+    models: {
+      value: "<patterns>",
+      help: "only models whose id fits one of these: 'gpt-5*,o3'",
+      parse: namesArgument,
+    },
+    known: { help: "only models that the price files name already" },
+    group: { value: "<group>", help: "the group of models that are new", default: "official" },
+    print: { help: "print the new price file and write nothing" },
+    yes: { help: "write without asking" },
+    json: { help: "print JSON, with the new file as `yaml`; writes with --yes only" },
+  },
+  settings: ["pricing"],
+  examples: [
     "farebox prices import https://example.com/data.json ./model_prices_and_context_window.json --known",
     "farebox prices import data.json --models 'gpt-5*' --into my-prices --yes",
-  );
-  command.action(
-    context.run(async (sources: readonly string[], options: ImportOptions) => {
-      const loaded = settingsFor(context, command, { uses: ["pricing"] });
-      if (!loaded.ok) return fail(io, loaded.problems);
-      const tables = await readSources(context, sources);
-      if (!tables.ok) return fail(io, tables.problem, tables.code);
-      const target = options.print ? null : (options.into ?? loaded.settings.pricing.folder);
-      const today = new Date(adapters.clock.now()).toISOString().slice(0, 10);
-      // A folder that is not there yet has no files to compare with.
-      const folder =
-        options.into === undefined ? loaded.settings.pricing.folder : existsSync(options.into) ? options.into : null;
-      const result = await adapters.importPrices(folder, {
-        tables: tables.tables,
-        from: options.from ?? null,
-        fromDate: options.fromDate ?? today,
-        today,
-        providers: options.provider ?? null,
-        models: options.models ?? null,
-        group: options.group,
-        withNew: options.known !== true,
-      });
-      if (!result.ok) return fail(io, result.problems, result.usage ? 2 : 1);
-      const { imported } = result;
-      if (options.json !== true) show(io, imported);
-      const files = target === null ? [] : filesOf(imported, target);
-      if (files.length === 0) {
-        if (options.json) printJson(io, { ...shown(imported), written: [] });
-        else if (target === null) printText(io, imported.yaml);
-        return 0;
-      }
-      const isWanted =
-        options.yes === true ||
-        (options.json !== true && (await adapters.ask(`Write ${files.map(({ path }) => path).join(" and ")}?`)));
-      if (isWanted === null)
-        return fail(
-          io,
-          `nothing was written to ${target ?? ""}: give --yes to write without being asked, or --print to print the file`,
-        );
-      const written = isWanted ? await adapters.writePriceFiles(files) : null;
-      if (written?.ok === false) return fail(io, written.problem, 1);
-      if (options.json) printJson(io, { ...shown(imported), written: written?.paths ?? [] });
-      else
-        note(
-          io,
-          written === null
-            ? "nothing was written"
-            : `wrote ${written.paths.join(" and ")}: review it; farebox prices check ${target ?? ""} checks it`,
-        );
-      return 0;
-    }),
-  );
-}
+  ],
+  run: async (tools, options, sources) => {
+    const { adapters, io, settings, clock } = tools;
+    const tables = await readSources(tools, sources);
+    if (!tables.ok) return tables;
+    const target = options.print ? null : (options.into ?? settings.pricing.folder);
+    const today = new Date(clock.now()).toISOString().slice(0, 10);
+    // A folder that is not there yet has no files to compare with.
+    const folder =
+      options.into === undefined ? settings.pricing.folder : existsSync(options.into) ? options.into : null;
+    const result = await adapters.importPrices(folder, {
+      tables: tables.tables,
+      from: options.from ?? null,
+      fromDate: options.fromDate ?? today,
+      today,
+      providers: options.provider ?? null,
+      models: options.models ?? null,
+      group: options.group,
+      withNew: !options.known,
+    });
+    if (!result.ok) return refusal(result.problems, result.usage ? 2 : 1);
+    const { imported } = result;
+    if (!options.json) show(io, imported);
+    const files = target === null ? [] : filesOf(imported, target);
+    if (files.length === 0 || target === null) return { imported, target, written: [], isAsked: false };
+    const isWanted =
+      options.yes || (!options.json && (await adapters.ask(`Write ${files.map(({ path }) => path).join(" and ")}?`)));
+    if (isWanted === null)
+      return refusal(
+        `nothing was written to ${target}: give --yes to write without being asked, or --print to print the file`,
+      );
+    if (!isWanted) return { imported, target, written: [], isAsked: true };
+    const written = await adapters.writePriceFiles(files);
+    if (!written.ok) return refusal(written.problem, 1);
+    return { imported, target, written: written.paths, isAsked: true };
+  },
+  json: ({ imported, written }) => ({ ...shown(imported), written }),
+  print: (io, { imported, target, written, isAsked }) => {
+    if (target === null) printText(io, imported.yaml);
+    if (isAsked)
+      note(
+        io,
+        written.length === 0
+          ? "nothing was written"
+          : `wrote ${written.join(" and ")}: review it; farebox prices check ${target} checks it`,
+      );
+  },
+});
 
-type Sources =
-  | { readonly ok: true; readonly tables: readonly PriceTableText[] }
-  | { readonly ok: false; readonly problem: string; readonly code: 1 | 2 };
+type Sources = { readonly ok: true; readonly tables: readonly PriceTableText[] } | Refusal;
 
 /** Files and addresses, in the order in which they are given. */
-async function readSources({ readFile, adapters }: CliContext, sources: readonly string[]): Promise<Sources> {
+async function readSources({ readFile, adapters }: Tools, sources: readonly string[]): Promise<Sources> {
   const tables: PriceTableText[] = [];
   for (const source of sources) {
     if (/^[a-z][a-z0-9+.-]*:\/\//i.test(source)) {
       if (!URL.canParse(source))
-        return {
-          ok: false,
-          problem: `${source} is no address that can be read; write one such as https://example.com/data.json`,
-          code: 2,
-        };
+        return refusal(`${source} is no address that can be read; write one such as https://example.com/data.json`);
       const fetched = await adapters.download(source);
-      if (!fetched.ok) return { ok: false, problem: fetched.problem, code: 1 };
+      if (!fetched.ok) return refusal(fetched.problem, 1);
       const { origin, pathname } = new URL(source);
       tables.push({ file: origin + pathname, text: fetched.text });
       continue;
     }
     const read = readFile(source);
     if (!read.ok)
-      return {
-        ok: false,
-        problem: read.code === "ENOENT" ? `there is no file ${source}` : `${source} cannot be read (${read.code})`,
-        code: 2,
-      };
+      return refusal(read.code === "ENOENT" ? `there is no file ${source}` : `${source} cannot be read (${read.code})`);
     tables.push({ file: source, text: read.text });
   }
   return { ok: true, tables };

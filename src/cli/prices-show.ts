@@ -1,51 +1,38 @@
-import type { Command } from "commander";
 import { parseInstant } from "../reporting/instants.ts";
 import { fieldsText } from "../reporting/model-diff.ts";
 import { priceShown, type PriceShown } from "../reporting/price-explained.ts";
-import { settingsFor, type CliContext } from "./context.ts";
-import { example } from "./help.ts";
-import { fail, note, printJson, printLine, type Io } from "./io.ts";
-import { addSettingFlags } from "./setting-flags.ts";
-import { printFields, printTable, type Column, type TableCell } from "./table.ts";
+import { command, json, refusal } from "./command.ts";
+import { printLine, type Io } from "./io.ts";
+import { figures, printFields, printTable, type TableCell } from "./table.ts";
 
-/** `prices show`: how one model's price comes about. */
-export function registerShow(prices: Command, context: CliContext): void {
-  const { io, adapters } = context;
-  const command = prices
-    .command("show <model>")
-    .description(
-      "show how a model's price comes about: official rate, group, fraction, result; exit 1 for an unknown model",
-    )
-    .option(
-      "--at <when>",
-      "the price in force then: 2026-03-12 (UTC, from its beginning), 7d ago or an ISO instant",
-      "0s",
-    )
-    .option("--json", "print JSON");
-  addSettingFlags(command, ["pricing"]);
-  example(command, "farebox prices show gpt-4o", "farebox prices show claude-opus-4-6 --at 2026-03-12");
-  command.action(
-    context.run(async (model: string, options: { at: string; json?: true }) => {
-      const loaded = settingsFor(context, command, { uses: ["pricing"] });
-      if (!loaded.ok) return fail(io, loaded.problems);
-      // A price's validity is in UTC days, whatever the zone of budgets is.
-      const at = parseInstant("--at", options.at, adapters.clock.now(), adapters.calendarOf("UTC"));
-      if (!at.ok) return fail(io, at.problem);
-      const looking = await adapters.explainPrice(loaded.settings.pricing.folder, model, at.at);
-      if (!looking.ok) return fail(io, looking.faults);
-      if (looking.explained === undefined) return fail(io, unknownModel(model, looking.near), 1);
-      const shown = priceShown(model, looking.explained, at.at);
-      if (options.json) printJson(io, shown);
-      else print(io, shown);
-      if (shown.found_by === "default")
-        note(
-          io,
-          `no price file names ${model}${didYouMean(looking.near) || ";"} it is charged at the ceiling price of unknown models`,
-        );
-      return 0;
-    }),
-  );
-}
+export const pricesShow = command("prices show <model>", {
+  summary: "show how a model's price comes about: official rate, group, fraction, result; exit 1 for an unknown model",
+  options: {
+    at: {
+      value: "<when>",
+      help: "the price in force then: 2026-03-12 (UTC, from its beginning), 7d ago or an ISO instant",
+      default: "0s",
+    },
+    json,
+  },
+  settings: ["pricing"],
+  examples: ["farebox prices show gpt-4o", "farebox prices show claude-opus-4-6 --at 2026-03-12"],
+  run: async ({ adapters, clock, settings }, options, model) => {
+    // A price's validity is in UTC days, whatever the zone of budgets is.
+    const at = parseInstant("--at", options.at, clock.now(), adapters.calendarOf("UTC"));
+    if (!at.ok) return refusal(at.problem);
+    const found = await adapters.explainPrice(settings.pricing.folder, model, at.at);
+    if (!found.ok) return refusal(found.faults);
+    if (found.explained === undefined) return refusal(unknownModel(model, found.near), 1);
+    return { model, near: found.near, shown: priceShown(model, found.explained, at.at) };
+  },
+  json: ({ shown }) => shown,
+  print: (io, { shown }) => print(io, shown),
+  notes: ({ shown, model, near }) =>
+    shown.found_by === "default"
+      ? [`no price file names ${model}${didYouMean(near) || ";"} it is charged at the ceiling price of unknown models`]
+      : [],
+});
 
 function unknownModel(model: string, near: readonly string[]): string {
   return `no price file names the model "${model}"${didYouMean(near) || ";"} farebox prices list shows them all`;
@@ -89,7 +76,7 @@ function print(io: Io, shown: PriceShown): void {
   if (price?.per_request) {
     const { official_usd, gateway_usd, ...rule } = price.per_request;
     printLine(io, "");
-    printTable(io, columnsOf(["per"], "USD"), [
+    printTable(io, columnsOf("per", "USD"), [
       ["request", official_usd, gateway_usd, wordsOf({ ...rule, of: official_usd })],
     ]);
   }
@@ -103,7 +90,7 @@ function print(io: Io, shown: PriceShown): void {
       ];
       printLine(io, "");
       if (title.length > 0) printLine(io, title.join(", "));
-      printTable(io, columnsOf(["class"], `USD per 1M ${bounds.unit}s`), tier.rates.map(rateCells));
+      printTable(io, columnsOf("class", `USD per 1M ${bounds.unit}s`), tier.rates.map(rateCells));
     }
   }
   if (price !== null && price.fees.length > 0) {
@@ -115,16 +102,11 @@ function print(io: Io, shown: PriceShown): void {
       wordsOf({ ...rule, of: official_usd }),
       input_tokens,
     ]);
-    printTable(io, [...columnsOf(["fee of a call"], "USD"), { title: "tokens it may add", align: "right" }], rows);
+    printTable(io, [...columnsOf("fee of a call", "USD"), figures("tokens it may add")], rows);
   }
   if (shown.tasks.length > 0) {
     printLine(io, "");
-    const columns = [
-      { title: "task" },
-      { title: "per" },
-      ...columnsOf(["in force"], "USD").slice(1),
-      { title: "in force" },
-    ];
+    const columns = ["task", ...columnsOf("per", "USD"), "in force"];
     printTable(
       io,
       columns,
@@ -145,13 +127,8 @@ function print(io: Io, shown: PriceShown): void {
   }
 }
 
-function columnsOf(first: readonly [string], unit: string): Column[] {
-  return [
-    { title: first[0] },
-    { title: `official, ${unit}`, align: "right" },
-    { title: `gateway, ${unit}`, align: "right" },
-    { title: "because" },
-  ];
+function columnsOf(first: string, unit: string) {
+  return [first, figures(`official, ${unit}`), figures(`gateway, ${unit}`), "because"];
 }
 
 type TaskShown = PriceShown["tasks"][number];

@@ -1,81 +1,64 @@
-import type { Command } from "commander";
 import { pricesJson } from "../reporting/prices.ts";
 import type { PricedModelJson } from "../reporting/shapes/prices.ts";
-import { settingsFor, type CliContext } from "./context.ts";
-import { example } from "./help.ts";
-import { fail, printJson, printLine } from "./io.ts";
-import { registerPricesDiff } from "./prices-diff.ts";
-import { registerImport } from "./prices-import.ts";
-import { registerShow } from "./prices-show.ts";
-import { addSettingFlags } from "./setting-flags.ts";
-import { printTable, type Column, type TableCell } from "./table.ts";
+import { command, json, refusal } from "./command.ts";
+import { printLine } from "./io.ts";
+import { pricesDiff } from "./prices-diff.ts";
+import { pricesImport } from "./prices-import.ts";
+import { pricesShow } from "./prices-show.ts";
+import { figures, printTable, type TableCell } from "./table.ts";
 
-/** `prices`: the price files, checked and shown. */
-export function registerPrices(program: Command, context: CliContext): void {
-  const prices = program.command("prices").description("check the price files, and show what is in them");
-  registerCheck(prices, context);
-  registerList(prices, context);
-  registerShow(prices, context);
-  registerPricesDiff(prices, context);
-  registerImport(prices, context);
-}
+/** The price files, checked and shown. */
+export const commands = [
+  command("prices check [folder]", {
+    summary: "check the shipped price files and those of a folder; exit 1 when something is wrong with them",
+    options: { json },
+    settings: ["pricing"],
+    examples: ["farebox prices check my-prices"],
+    run: async ({ adapters, clock, settings }, _options, folder) => {
+      const loading = await adapters.loadCatalogue(folder ?? settings.pricing.folder);
+      return {
+        sound: loading.ok,
+        models: loading.ok ? loading.catalogue.list(clock.now()).length : null,
+        faults: loading.ok ? [] : loading.faults,
+      };
+    },
+    json: ({ sound, models, faults }) => ({ ok: sound, models, faults }),
+    print: (io, { sound, models, faults }) => {
+      if (sound) printLine(io, `${models} models, no fault`);
+      for (const fault of faults) printLine(io, fault);
+    },
+    code: ({ sound }) => (sound ? 0 : 1),
+  }),
 
-function registerCheck(prices: Command, context: CliContext): void {
-  const { io, adapters } = context;
-  const command = prices
-    .command("check [folder]")
-    .description("check the shipped price files and those of a folder; exit 1 when something is wrong with them")
-    .option("--json", "print JSON");
-  addSettingFlags(command, ["pricing"]);
-  example(command, "farebox prices check my-prices");
-  command.action(
-    context.run(async (folder: string | undefined, options: { json?: true }) => {
-      const loaded = settingsFor(context, command, { uses: ["pricing"] });
-      if (!loaded.ok) return fail(io, loaded.problems);
-      const loading = await adapters.loadCatalogue(folder ?? loaded.settings.pricing.folder);
-      const count = loading.ok ? loading.catalogue.list(adapters.clock.now()).length : null;
-      if (options.json) printJson(io, { ok: loading.ok, models: count, faults: loading.ok ? [] : loading.faults });
-      else if (loading.ok) printLine(io, `${count} models, no fault`);
-      else for (const fault of loading.faults) printLine(io, fault);
-      return loading.ok ? 0 : 1;
-    }),
-  );
-}
+  command("prices list", {
+    summary: "list the models with their prices in force now",
+    options: { json: { help: "print JSON, with every rate" } },
+    settings: ["pricing"],
+    examples: ["farebox prices list"],
+    run: async ({ adapters, clock, settings }) => {
+      const loading = await adapters.loadCatalogue(settings.pricing.folder);
+      return loading.ok ? pricesJson(loading.catalogue, clock.now()) : refusal(loading.faults);
+    },
+    print: (io, { models }) => printTable(io, columns, models.map(priceCells)),
+  }),
 
-function registerList(prices: Command, context: CliContext): void {
-  const { io, adapters } = context;
-  const command = prices
-    .command("list")
-    .description("list the models with their prices in force now")
-    .option("--json", "print JSON, with every rate");
-  addSettingFlags(command, ["pricing"]);
-  example(command, "farebox prices list");
-  command.action(
-    context.run(async (options: { json?: true }) => {
-      const loaded = settingsFor(context, command, { uses: ["pricing"] });
-      if (!loaded.ok) return fail(io, loaded.problems);
-      const loading = await adapters.loadCatalogue(loaded.settings.pricing.folder);
-      if (!loading.ok) return fail(io, loading.faults);
-      const list = pricesJson(loading.catalogue, adapters.clock.now());
-      if (options.json) printJson(io, list);
-      else printTable(io, columns, list.models.map(priceCells));
-      return 0;
-    }),
-  );
-}
+  pricesShow,
+  pricesDiff,
+  pricesImport,
+];
 
 /** Rates are USD per 1M tokens of the first tier, in the standard service tier; "also" names what else there is, and `--json` has it all. */
-const columns: readonly Column[] = [
-  { title: "model" },
-  { title: "provider" },
-  { title: "group" },
-  { title: "input", align: "right" },
-  { title: "cached", align: "right" },
-  { title: "output", align: "right" },
-  { title: "official input", align: "right" },
-  { title: "official output", align: "right" },
-  { title: "also" },
-  { title: "since" },
+const columns = [
+  "model",
+  "provider",
+  "group",
+  figures("input"),
+  figures("cached"),
+  figures("output"),
+  figures("official input"),
+  figures("official output"),
+  "also",
+  "since",
 ];
 
 function priceCells({ id, provider, group, price }: PricedModelJson): TableCell[] {

@@ -4,21 +4,13 @@ import type { Adapters } from "./adapters.ts";
 import { addCommand, type CliCommand } from "./command.ts";
 import type { Io } from "./io.ts";
 import type { CliContext } from "./tools.ts";
-import { registerApply } from "./apply.ts";
-import { registerEstimate } from "./estimate.ts";
-import { registerExport } from "./export.ts";
-import { registerPrices } from "./prices.ts";
-import { registerReconcile } from "./reconcile.ts";
-import { registerReport } from "./report.ts";
-import { registerWatch } from "./watch.ts";
 
 interface Topic {
   /** As the help of the program shows it. */
   readonly term: string;
   readonly summary: string;
-  readonly register?: (program: Command, context: CliContext) => void;
   /** Loads its commands and what they import. */
-  readonly load?: () => Promise<{ readonly commands: readonly CliCommand[] }>;
+  readonly load: () => Promise<{ readonly commands: readonly CliCommand[] }>;
 }
 
 /** The first words of all commands, in the order of the help. The file of one is loaded when it is called. */
@@ -47,25 +39,25 @@ const topics: readonly Topic[] = [
   {
     term: "apply [options] <file>",
     summary: "make keys, teams, budgets and limits what a YAML file says (- is stdin)",
-    register: registerApply,
+    load: () => import("./apply.ts"),
   },
-  { term: "report [options]", summary: "add up what was spent", register: registerReport },
+  { term: "report [options]", summary: "add up what was spent", load: () => import("./report.ts") },
   { term: "charges [options]", summary: "list single charges, newest first", load: () => import("./charges.ts") },
   {
     term: "watch [options]",
     summary: "watch requests as they come, with spending and budgets; where it is not a terminal, a line for each",
-    register: registerWatch,
+    load: () => import("./watch.ts"),
   },
   {
     term: "export [options]",
     summary: "write the charges as CSV, as JSON lines or as FOCUS rows by day, the oldest first",
-    register: registerExport,
+    load: () => import("./export.ts"),
   },
-  { term: "prices", summary: "check the price files, and show what is in them", register: registerPrices },
+  { term: "prices", summary: "check the price files, and show what is in them", load: () => import("./prices.ts") },
   {
     term: "estimate [options]",
     summary: "price a chat request before it is sent; says what is exact, what is estimated and what is a bound",
-    register: registerEstimate,
+    load: () => import("./estimate.ts"),
   },
   {
     term: "balance [options]",
@@ -75,7 +67,7 @@ const topics: readonly Topic[] = [
   {
     term: "reconcile [options]",
     summary: "compare the ledger with the movement of the gateway's account; exit 1 when they differ beyond doubt",
-    register: registerReconcile,
+    load: () => import("./reconcile.ts"),
   },
   {
     term: "verify [options]",
@@ -151,13 +143,9 @@ export async function buildProgram(context: CliContext, isLoaded: (name: string)
     .showHelpAfterError("(add --help for usage)");
   for (const topic of topics) {
     const name = nameOf(topic);
-    if (topic.register) {
-      topic.register(program, context);
-      continue;
-    }
     const command = program.command(name).description(topic.summary);
     terms.set(command, topic.term);
-    if (!isLoaded(name) || topic.load === undefined) continue;
+    if (!isLoaded(name)) continue;
     command.enablePositionalOptions();
     for (const each of (await topic.load()).commands) addCommand(program, each, context);
   }

@@ -1,94 +1,61 @@
-import type { Command } from "commander";
-import type { Settings } from "../config/settings.ts";
-import type { SettingName } from "../config/table.ts";
 import type { Doubt, Movement, Reconciliation, ReconcileResult } from "../core/reconciliation.ts";
 import { takeSample } from "../jobs/take-sample.ts";
-import { parseInstant } from "../reporting/instants.ts";
 import { groupsExplaining, reconciliationJson, runReconciliation } from "../reporting/reconciliation.ts";
 import type { ReconciliationJson } from "../reporting/shapes/figures.ts";
-import { settingsFor, storeSettings, withStore, type CliContext, type OpenStore } from "./context.ts";
-import { example } from "./help.ts";
-import { bold, fail, note, printJson, printLine, type Io } from "./io.ts";
-import { addSettingFlags } from "./setting-flags.ts";
-import { printFields, printTable } from "./table.ts";
+import { readSpan } from "./arguments.ts";
+import { command, json, refusal } from "./command.ts";
+import { bold, note, printLine, type Io } from "./io.ts";
+import { figures, printFields, printTable } from "./table.ts";
+import { gatewaySettings, ledgerSettings, type LedgerTools } from "./tools.ts";
 
-interface ReconcileOptions {
-  readonly since: string;
-  readonly until?: string;
-  readonly sample: boolean;
-  readonly json?: true;
-}
-
-const gatewaySettings = [
-  "gateway_url",
-  "gateway_insecure",
-  "gateway_api_key",
-  "gateway_timeout",
-] as const satisfies readonly SettingName[];
-
-/** `reconcile`: the ledger's sum beside what the gateway's account moved by; 1 when they differ beyond doubt. */
-export function registerReconcile(program: Command, context: CliContext): void {
-  const { io, adapters } = context;
-  const command = program
-    .command("reconcile")
-    .description("compare the ledger with the movement of the gateway's account; exit 1 when they differ beyond doubt")
-    .option("--since <when>", "samples from then on: 24h, 7d, 2026-11-20 (from its beginning) or an ISO instant", "30d")
-    .option("--until <when>", "samples before then, written likewise (default: now, with a sample taken now)")
-    .option("--no-sample", "only the samples that are there: the gateway is not asked")
-    .option("--json", "print JSON");
-  addSettingFlags(command, [...gatewaySettings, ...storeSettings, "pricing"]);
-  example(command, "farebox reconcile --since 7d", "farebox reconcile --since 2026-11-01 --until 2026-12-01 --json");
-  command.action(
-    context.run(async (options: ReconcileOptions) => {
-      const loaded = settingsFor(context, command, { uses: [...gatewaySettings, ...storeSettings, "pricing"] });
-      if (!loaded.ok) return fail(io, loaded.problems);
-      const { gateway } = loaded.settings;
+export const commands = [
+  command("reconcile", {
+    options: {
+      since: {
+        value: "<when>",
+        help: "samples from then on: 24h, 7d, 2026-11-20 (from its beginning) or an ISO instant",
+        default: "30d",
+      },
+      until: {
+        value: "<when>",
+        help: "samples before then, written likewise (default: now, with a sample taken now)",
+      },
+      noSample: { help: "only the samples that are there: the gateway is not asked" },
+      json,
+    },
+    settings: [...gatewaySettings, ...ledgerSettings, "pricing"],
+    examples: ["farebox reconcile --since 7d", "farebox reconcile --since 2026-11-01 --until 2026-12-01 --json"],
+    run: async ({ settings: { gateway }, withLedger }, options) => {
       const isSampling =
-        options.sample && options.until === undefined && gateway.address !== null && gateway.apiKey !== null;
-      return await withStore(context, command, isSampling ? "change" : "read", async (store) => {
-        const now = adapters.clock.now();
-        const since = parseInstant("--since", options.since, now, store.calendar);
-        if (!since.ok) return fail(io, since.problem);
-        const until = parseInstant("--until", options.until ?? "0s", now, store.calendar);
-        if (!until.ok) return fail(io, until.problem);
-        if (until.at < since.at) return fail(io, "--until must not be before --since");
-        if (isSampling) await sampleNow(context, store, loaded.settings);
-        const span = { since: since.at, until: options.until === undefined ? Number.MAX_SAFE_INTEGER : until.at };
-        const result = await runReconciliation(store, span);
-        if (!result.ok) return fail(io, missing(result.reason, isSampling));
-        const found = reconciliationJson(
-          result.reconciliation,
-          await explanations(context, store, loaded.settings, result.reconciliation),
-        );
-        if (options.json) printJson(io, found);
-        else print(io, found);
-        return found.ok ? 0 : 1;
+        !options.noSample && options.until === undefined && gateway.address !== null && gateway.apiKey !== null;
+      return await withLedger(isSampling ? "change" : "read", async (tools) => {
+        const span = readSpan(tools, options);
+        if (!span.ok) return span;
+        if (isSampling) await sampleNow(tools);
+        const until = options.until === undefined ? Number.MAX_SAFE_INTEGER : span.until;
+        const result = await runReconciliation(tools, { since: span.since, until });
+        if (!result.ok) return refusal(missing(result.reason, isSampling));
+        return { found: reconciliationJson(result.reconciliation, await explanations(tools, result.reconciliation)) };
       });
-    }),
-  );
-}
+    },
+    json: ({ found }) => found,
+    print: (io, { found }) => print(io, found),
+    code: ({ found }) => (found.ok ? 0 : 1),
+  }),
+];
 
 /** Nothing is explained from price files that cannot be read. */
-async function explanations(
-  { io, adapters }: CliContext,
-  { ledger }: OpenStore,
-  { pricing }: Settings,
-  found: Reconciliation,
-) {
+async function explanations({ io, adapters, ledger, settings }: LedgerTools, found: Reconciliation) {
   if (found.agrees) return [];
-  const loading = await adapters.loadCatalogue(pricing.folder);
+  const loading = await adapters.loadCatalogue(settings.pricing.folder);
   if (loading.ok) return await groupsExplaining(ledger, loading.catalogue, found);
   note(io, `note: ${loading.faults[0] ?? ""}; no group of the price files is compared`);
   return [];
 }
 
-async function sampleNow(
-  { io, adapters }: CliContext,
-  { ledger, samples }: OpenStore,
-  settings: Settings,
-): Promise<void> {
+async function sampleNow({ io, adapters, ledger, samples, clock, settings }: LedgerTools): Promise<void> {
   let problem = "";
-  const taken = await takeSample({ ledger, samples, clock: adapters.clock }, async () => {
+  const taken = await takeSample({ ledger, samples, clock }, async () => {
     const reading = await adapters.fetchAccount(settings);
     if (!reading.ok) problem = `: ${reading.message}`;
     return reading.ok ? reading.record : undefined;
@@ -153,14 +120,14 @@ function print(io: Io, found: ReconciliationJson): void {
   if (io.isTTY) printLine(io, "");
   printTable(
     io,
-    [{ title: "uncertain" }, { title: "less by", align: "right" }, { title: "more by", align: "right" }],
+    ["uncertain", figures("less by"), figures("more by")],
     uncertainty.items.map(({ kind, below_usd, above_usd }) => [textOf(doubtText, kind), below_usd, above_usd ?? "any"]),
   );
   if (movements.length > 0) {
     if (io.isTTY) printLine(io, "");
     printTable(
       io,
-      [{ title: "not from our requests" }, { title: "USD", align: "right" }],
+      ["not from our requests", figures("USD")],
       movements.map(({ kind, usd, estimate }) => [textOf(movementText, kind), `${estimate ? "about " : ""}${usd}`]),
     );
   }

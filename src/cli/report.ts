@@ -1,100 +1,81 @@
-import { Option, type Command } from "commander";
 import { formatUsd, noMoney, parseSignedUsd, type PicoUsd } from "../core/money.ts";
 import { completionTotal, promptTotal } from "../core/tokens.ts";
 import { isTagDimension, reportDimensions, type ReportDimension } from "../ports/ledger.ts";
 import { reportCsv } from "../reporting/csv.ts";
-import { parseInstant } from "../reporting/instants.ts";
 import { isoTime, keyNames } from "../reporting/names.ts";
 import { runReport } from "../reporting/report.ts";
 import type { FiguresJson, ReportJson, ReportRowJson } from "../reporting/shapes/figures.ts";
 import { rounded } from "./amounts.ts";
-import { dimensionsArgument, wholeNumberArgument } from "./arguments.ts";
-import { storeSettings, withStore, type CliContext } from "./context.ts";
-import { example } from "./help.ts";
-import { fail, note, printJson, printText, type Io } from "./io.ts";
-import { addSettingFlags } from "./setting-flags.ts";
+import { dimensionsArgument, readSpan, wholeNumberArgument } from "./arguments.ts";
+import { command } from "./command.ts";
+import { note, printJson, printText, type Io } from "./io.ts";
 import { printTable, type Column, type TableCell } from "./table.ts";
-import { reportWhatIf, type ShownRows } from "./what-if.ts";
+import { reportWhatIf, type ReportFormat, type ShownRows } from "./what-if.ts";
 
 const orders = ["cost", "saving", "requests", "tokens", "name"] as const;
+type Order = (typeof orders)[number];
 
-interface ReportOptions {
-  readonly by: ReportDimension[];
-  readonly since: string;
-  readonly until?: string;
-  readonly sort?: (typeof orders)[number];
-  readonly top?: number;
-  readonly format: "table" | "csv" | "json";
-  readonly json?: true;
-  readonly whatIf?: string;
-}
-
-/** `report`: where the money went. */
-export function registerReport(program: Command, context: CliContext): void {
-  const { io, adapters } = context;
-  const command = program
-    .command("report")
-    .description("add up what was spent")
-    .addOption(
-      new Option("--by <dimensions>", `a row for each of these: ${reportDimensions.join(", ")}, tag:NAME`)
-        .argParser(dimensionsArgument)
-        .default(["model"], "model"),
-    )
-    .option(
-      "--since <when>",
-      "from then on: 24h, 7d, the beginning of today, yesterday, week, month, last-month or 2026-11-20, or an ISO instant",
-      "7d",
-    )
-    .option("--until <when>", "to before then, written likewise (default: now)")
-    .addOption(
-      new Option(
-        "--sort <order>",
-        "what comes first: the largest of these, or names in their order (default: cost; days and hours by time)",
-      ).choices(orders),
-    )
-    .option("--top <count>", "only so many rows; the total stays that of all", wholeNumberArgument(1, 1_000_000))
-    .addOption(new Option("--format <format>", "how to print it").choices(["table", "csv", "json"]).default("table"))
-    .option("--json", "the same as --format json")
-    .option(
-      "--what-if <folder>",
-      "beside it the cost under the shipped prices and those of this folder; shipped for none",
-    );
-  addSettingFlags(command, storeSettings);
-  example(
-    command,
-    "farebox report --by key,model --since month --top 10",
-    "farebox report --by tag:feature,day --since 2026-11-01 --format csv",
-  );
-  command.action(
-    context.run((options: ReportOptions) =>
-      withStore(context, command, "read", async (store) => {
-        const now = adapters.clock.now();
-        const since = parseInstant("--since", options.since, now, store.calendar);
-        if (!since.ok) return fail(io, since.problem);
-        const until = parseInstant("--until", options.until ?? "0s", now, store.calendar);
-        if (!until.ok) return fail(io, until.problem);
-        if (until.at < since.at) return fail(io, "--until must not be before --since");
-        const query = { by: options.by, since: since.at, until: until.at };
-        const format = options.json ? "json" : options.format;
-        const shown: ShownRows = (rows) => sorted(rows, options).slice(0, options.top);
-        if (options.whatIf !== undefined)
-          return reportWhatIf(context, store, query, { folder: options.whatIf, format, shown });
-        const nameOf = await keyNames(store.keys);
-        const report = await runReport({ ledger: store.ledger, nameOf }, query);
-        print(io, report, format, shown(report.rows));
-        const pruned = options.by.some(isTagDimension) ? await store.ledger.prunedUntil() : null;
-        if (pruned !== null && pruned > since.at)
-          note(io, `charges before ${isoTime(pruned)} were pruned: what is left of them is sums without tags`);
-        return 0;
-      }),
-    ),
-  );
-}
+export const commands = [
+  command("report", {
+    options: {
+      by: {
+        value: "<dimensions>",
+        help: `a row for each of these: ${reportDimensions.join(", ")}, tag:NAME`,
+        parse: dimensionsArgument,
+        default: ["model"],
+        defaultShown: "model",
+      },
+      since: {
+        value: "<when>",
+        help: "from then on: 24h, 7d, the beginning of today, yesterday, week, month, last-month or 2026-11-20, or an ISO instant",
+        default: "7d",
+      },
+      until: { value: "<when>", help: "to before then, written likewise (default: now)" },
+      sort: {
+        value: "<order>",
+        help: "what comes first: the largest of these, or names in their order (default: cost; days and hours by time)",
+        choices: orders,
+      },
+      top: {
+        value: "<count>",
+        help: "only so many rows; the total stays that of all",
+        parse: wholeNumberArgument(1, 1_000_000),
+      },
+      format: { value: "<format>", help: "how to print it", choices: ["table", "csv", "json"], default: "table" },
+      json: { help: "the same as --format json" },
+      whatIf: {
+        value: "<folder>",
+        help: "beside it the cost under the shipped prices and those of this folder; shipped for none",
+      },
+    },
+    ledger: "read",
+    examples: [
+      "farebox report --by key,model --since month --top 10",
+      "farebox report --by tag:feature,day --since 2026-11-01 --format csv",
+    ],
+    run: async (tools, { by, sort, top, whatIf, ...options }) => {
+      const span = readSpan(tools, options);
+      if (!span.ok) return span;
+      const query = { by, since: span.since, until: span.until };
+      const format = options.json ? "json" : options.format;
+      const shown: ShownRows = (rows) => sorted(rows, by, sort).slice(0, top);
+      if (whatIf !== undefined) return await reportWhatIf(tools, query, { folder: whatIf, format, shown });
+      const { io, ledger } = tools;
+      const report = await runReport({ ledger, nameOf: await keyNames(tools.keys) }, query);
+      print(io, report, format, shown(report.rows));
+      const pruned = by.some(isTagDimension) ? await ledger.prunedUntil() : null;
+      if (pruned !== null && pruned > query.since)
+        note(io, `charges before ${isoTime(pruned)} were pruned: what is left of them is sums without tags`);
+      return 0;
+    },
+  }),
+];
 
 /** Orders rows by a figure, the largest first. Days and hours follow each other unless another order is asked for. */
 function sorted<R extends FiguresJson>(
   rows: readonly R[],
-  { by, sort }: Pick<ReportOptions, "by" | "sort">,
+  by: readonly ReportDimension[],
+  sort: Order | undefined,
 ): readonly R[] {
   const isTimeline = by.includes("day") || by.includes("hour");
   const order = sort ?? (isTimeline ? "name" : "cost");
@@ -102,7 +83,7 @@ function sorted<R extends FiguresJson>(
   return rows.toSorted((a, b) => compare(figureOf[order](b), figureOf[order](a)));
 }
 
-const figureOf: Readonly<Record<Exclude<(typeof orders)[number], "name">, (row: FiguresJson) => bigint>> = {
+const figureOf: Readonly<Record<Exclude<Order, "name">, (row: FiguresJson) => bigint>> = {
   cost: costOf,
   saving: ({ saving_usd }) => parseSignedUsd(saving_usd) ?? noMoney,
   requests: ({ requests }) => BigInt(requests),
@@ -117,7 +98,7 @@ function compare(a: bigint, b: bigint): number {
   return a === b ? 0 : a < b ? -1 : 1;
 }
 
-function print(io: Io, report: ReportJson, format: ReportOptions["format"], rows: readonly ReportRowJson[]): void {
+function print(io: Io, report: ReportJson, format: ReportFormat, rows: readonly ReportRowJson[]): void {
   if (format === "json") printJson(io, { ...report, rows });
   else if (format === "csv") printText(io, reportCsv({ ...report, rows }));
   else printReport(io, report, rows);

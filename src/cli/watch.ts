@@ -1,4 +1,3 @@
-import type { Command } from "commander";
 import { askedKey } from "../admin/keys.ts";
 import { shownDatabase } from "../config/database.ts";
 import type { Charge } from "../core/charge.ts";
@@ -7,18 +6,10 @@ import { isoTime, keyNamesOf, type NameOf } from "../reporting/names.ts";
 import { SpendMemory } from "../reporting/spend-memory.ts";
 import { RequestWatch, watchedSums, type WatchFilter } from "../reporting/watched.ts";
 import { completionTotal, promptTotal } from "../core/tokens.ts";
-import { storeSettings, withStore, type CliContext, type OpenStore } from "./context.ts";
-import { example } from "./help.ts";
-import { fail, jsonText, visible, type ExitCode } from "./io.ts";
-import { addSettingFlags } from "./setting-flags.ts";
+import { command } from "./command.ts";
+import { jsonText, visible, type ExitCode } from "./io.ts";
+import type { LedgerTools } from "./tools.ts";
 import { budgetRows, frameLines } from "./watch-screen.ts";
-
-interface WatchOptions {
-  readonly key?: string;
-  readonly team?: string;
-  readonly model?: string;
-  readonly json?: true;
-}
 
 /** How often it looks: what is new shows within a second. Milliseconds. */
 const everyMs = 500;
@@ -27,48 +18,41 @@ const firstLines = 10;
 /** Requests that a screen can scroll through at most. */
 const chargesKept = 500;
 
-/** `watch`: requests as they come, spending and budgets. */
-export function registerWatch(program: Command, context: CliContext): void {
-  const command = program
-    .command("watch")
-    .description("watch requests as they come, with spending and budgets; where it is not a terminal, a line for each")
-    .option("--key <name>", "only this key's requests")
-    .option("--team <name>", "only this team's requests")
-    .option("--model <model>", "only requests of this model")
-    .option("--json", "print each request as a line of JSON when it begins and when it ends");
-  addSettingFlags(command, storeSettings);
-  example(command, "farebox watch --key alice", "farebox watch --json | jq .cost_usd");
-  command.action(
-    context.run((options: WatchOptions) =>
-      withStore(context, command, "read", async (store) => {
-        const named = await askedKey(store.keys, options.key);
-        if (!named.ok) return fail(context.io, named.message);
-        const { key } = named;
-        const filter: WatchFilter = {
-          ...(key && { key: key.id }),
-          ...(options.team !== undefined && { team: options.team }),
-          ...(options.model !== undefined && { model: options.model }),
-        };
-        return options.json || !context.io.isTTY
-          ? watchLines(context, store, filter, options.json === true)
-          : watchScreen(context, store, filter);
-      }),
-    ),
-  );
-}
+export const commands = [
+  command("watch", {
+    options: {
+      key: { value: "<name>", help: "only this key's requests" },
+      team: { value: "<name>", help: "only this team's requests" },
+      model: { value: "<model>", help: "only requests of this model" },
+      json: { help: "print each request as a line of JSON when it begins and when it ends" },
+    },
+    ledger: "read",
+    examples: ["farebox watch --key alice", "farebox watch --json | jq .cost_usd"],
+    run: async (tools, { json, key: asked, team, model }) => {
+      const named = await askedKey(tools.keys, asked);
+      if (!named.ok) return named;
+      const { key } = named;
+      const filter: WatchFilter = {
+        ...(key && { key: key.id }),
+        ...(team !== undefined && { team }),
+        ...(model !== undefined && { model }),
+      };
+      return json || !tools.io.isTTY ? await watchLines(tools, filter, json) : await watchScreen(tools, filter);
+    },
+  }),
+];
 
 async function watchLines(
-  { io, adapters }: CliContext,
-  store: OpenStore,
+  { io, adapters, ledger, keys }: LedgerTools,
   filter: WatchFilter,
   json: boolean,
 ): Promise<ExitCode> {
   await using watching = adapters.watch({ screen: false });
-  const requests = new RequestWatch(store.ledger, filter);
+  const requests = new RequestWatch(ledger, filter);
   do {
     const charges = await requests.look(firstLines);
     const nameOf = await keyNamesOf(
-      store.keys,
+      keys,
       charges.map(({ key }) => key),
     );
     for (const charge of charges)
@@ -96,17 +80,18 @@ function plainLine(charge: Charge, nameOf: NameOf): string {
   return fields.map((field) => (field === null ? "-" : visible(String(field)))).join("\t");
 }
 
-async function watchScreen({ io, adapters }: CliContext, store: OpenStore, filter: WatchFilter): Promise<ExitCode> {
+async function watchScreen(store: LedgerTools, filter: WatchFilter): Promise<ExitCode> {
+  const { io, adapters, clock } = store;
   const requests = new RequestWatch(store.ledger, filter);
-  const tools = { ...store, memory: new SpendMemory(store.ledger, adapters.clock) };
+  const tools = { ...store, memory: new SpendMemory(store.ledger, clock) };
   // Read before the screen is taken: what fails then is said where it can be seen.
   let shown = await requests.look(chargesKept);
-  await watchedSums(tools, adapters.clock.now(), 1);
+  await watchedSums(tools, clock.now(), 1);
   await using watching = adapters.watch({ screen: true });
   const names = new Map<string, string | null>();
   do {
     const size = watching.size();
-    const now = adapters.clock.now();
+    const now = clock.now();
     shown = merged(shown, await requests.look(chargesKept));
     const newestFirst = shown.toReversed().slice(0, size.rows);
     await learnNames(store, names, newestFirst);
@@ -136,7 +121,7 @@ function merged(shown: readonly Charge[], more: readonly Charge[]): readonly Cha
 }
 
 async function learnNames(
-  store: OpenStore,
+  store: LedgerTools,
   names: Map<string, string | null>,
   charges: readonly Charge[],
 ): Promise<void> {

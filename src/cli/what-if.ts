@@ -5,27 +5,29 @@ import { whatIfCsv } from "../reporting/csv.ts";
 import { keyNames } from "../reporting/names.ts";
 import type { FiguresJson } from "../reporting/shapes/figures.ts";
 import { runWhatIf, type Leftovers, type WhatIfReport } from "../reporting/what-if.ts";
-import type { CliContext, OpenStore } from "./context.ts";
-import { fail, note, printJson, printText, type ExitCode, type Io } from "./io.ts";
+import { refusal, type Refusal } from "./command.ts";
+import { note, printJson, printText, type Io } from "./io.ts";
 import { priceFolder } from "./price-folder.ts";
 import { progress } from "./progress.ts";
-import { printTable, type TableCell } from "./table.ts";
+import { figures as columnOf, printTable, type TableCell } from "./table.ts";
+import type { LedgerTools } from "./tools.ts";
+
+export type ReportFormat = "table" | "csv" | "json";
 
 /** The rows that were asked for, in the order that was. */
 export type ShownRows = <R extends FiguresJson>(rows: readonly R[]) => readonly R[];
 
 /** `report --what-if FOLDER`: the same traffic under the shipped prices and those of a folder. */
 export async function reportWhatIf(
-  { io, adapters }: CliContext,
-  store: OpenStore,
+  { io, adapters, ledger, keys }: LedgerTools,
   query: ReportQuery,
-  how: { readonly folder: string; readonly format: "table" | "csv" | "json"; readonly shown: ShownRows },
-): Promise<ExitCode> {
+  how: { readonly folder: string; readonly format: ReportFormat; readonly shown: ShownRows },
+): Promise<Refusal | 0> {
   const loading = await adapters.loadCatalogue(priceFolder(how.folder));
-  if (!loading.ok) return fail(io, loading.faults);
-  const nameOf = await keyNames(store.keys);
+  if (!loading.ok) return refusal(loading.faults);
+  const nameOf = await keyNames(keys);
   const bar = progress(io, "recomputed", how.format !== "json" && (io.isErrorTTY ?? io.isTTY));
-  const all = await runWhatIf({ ledger: store.ledger, nameOf, catalogue: loading.catalogue }, query, bar.show);
+  const all = await runWhatIf({ ledger, nameOf, catalogue: loading.catalogue }, query, bar.show);
   bar.end();
   const report = { ...all, rows: how.shown(all.rows) };
   if (how.format === "json") printJson(io, report);
@@ -48,7 +50,7 @@ function printWhatIf(io: Io, report: WhatIfReport): void {
   const totalLabels = report.by.map((_, index) => (index === 0 ? "total" : ""));
   printTable(
     io,
-    [...report.by.map((title) => ({ title })), ...figures.map((title) => ({ title, align: "right" as const }))],
+    [...report.by, ...figures.map(columnOf)],
     [
       ...report.rows.map((row) => [...report.by.map((name) => row[name] ?? null), ...cells(row)]),
       [...totalLabels, ...cells(report.total)],
@@ -67,7 +69,7 @@ const reasons: Readonly<Record<NotRecomputed, string>> = {
   too_large: "that would cost more than a charge can hold",
 };
 
-/** What kept its stored amount, and what had none: said, never silently left out. */
+/** Notes the charges that kept their stored amount, and those that had none. */
 export function noteLeftovers(io: Io, { not_recomputed, newly_priced }: Leftovers, under = ""): void {
   for (const [reason, left] of Object.entries(not_recomputed.by_reason)) {
     note(
