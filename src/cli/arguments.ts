@@ -4,7 +4,7 @@ import { parseDuration } from "../core/duration.ts";
 import { limitMax } from "../core/limits.ts";
 import { outputCapMax } from "../core/output-cap.ts";
 import { reportDimensions, type ReportDimension } from "../ports/ledger.ts";
-import { readDimensions } from "../reporting/dimensions.ts";
+import { readDimensions } from "../reporting/report.ts";
 import type { TimeSpan } from "../ports/ledger.ts";
 import { isDate, parseInstant } from "../reporting/instants.ts";
 import { refusal, type Refusal } from "./command.ts";

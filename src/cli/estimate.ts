@@ -5,8 +5,13 @@ import type { Catalogue } from "../ports/catalogue.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import { basisOf, underCap } from "../proxy/output-limit.ts";
 import { createPricer } from "../proxy/price.ts";
-import { estimate, type Estimate, type EstimateTools, type EstimateParams } from "../reporting/estimate.ts";
-import { readEstimateRequest } from "../reporting/estimate-request.ts";
+import {
+  estimate,
+  readEstimateRequest,
+  type Estimate,
+  type EstimateParams,
+  type EstimateTools,
+} from "../reporting/estimate.ts";
 import { readChatRequest } from "../wire/chat-request.ts";
 import { chatCompletions } from "../wire/endpoints/chat-completions.ts";
 import { wholeNumberArgument } from "./arguments.ts";

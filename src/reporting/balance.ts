@@ -3,7 +3,7 @@ import type { Ledger } from "../ports/ledger.ts";
 import type { Account } from "../wire/account.ts";
 import { isoTime } from "./names.ts";
 import type { BalanceJson } from "./shapes/figures.ts";
-import { quarterHours } from "./span.ts";
+import { quarterHours } from "./report.ts";
 
 const burnHours = 24n;
 const hourMs = 3_600_000;

@@ -1,10 +1,11 @@
 import type { Charge } from "../core/charge.ts";
-import type { ChargePrices } from "../core/cost.ts";
-import { formatUsd, formatUsdOrNull, sum } from "../core/money.ts";
+import { decidingPrice, itemise, type ChargePrices } from "../core/cost.ts";
+import { formatRate, formatUsd, formatUsdOrNull, sum } from "../core/money.ts";
 import type { ChargePage } from "../ports/ledger.ts";
-import { itemisedJson } from "./itemised.ts";
-import { isoTime, type NameOf } from "./names.ts";
+import { isoTime, isoTimeOrNull, type NameOf } from "./names.ts";
 import type { ChargeDetailsJson, ChargeJson, ChargeListJson } from "./shapes/charges.ts";
+import type { Doubt } from "../core/doubts.ts";
+import type { PriceVersion } from "../core/price.ts";
 
 export function chargeJson(charge: Charge, nameOf: NameOf): ChargeJson {
   return {
@@ -70,4 +71,81 @@ export function chargeDetailsJson(
 
 export function chargesJson(page: ChargePage, nameOf: NameOf): ChargeListJson {
   return { charges: page.charges.map((charge) => chargeJson(charge, nameOf)), next: page.next };
+}
+
+/** The lines that add up to a charge's amount, the prices, of which the lines are of the one that decided, and how the amount is known. */
+export function itemisedJson(charge: Charge, prices: ChargePrices | undefined) {
+  const { tokens, billing } = charge;
+  const isPriced = charge.formula === "tokens" || charge.formula === "per_request";
+  const items =
+    prices === undefined || !isPriced ? [] : itemise(decidingPrice(prices, tokens, billing), tokens, billing);
+  return {
+    ended_at: isoTimeOrNull(charge.endedAt),
+    formula: charge.formula,
+    reason: charge.reason,
+    clamped: charge.clamped,
+    retry: charge.retry,
+    items: items.map((item) => ({
+      class: item.class,
+      tool: item.tool ?? null,
+      tokens: item.tokens,
+      usd_per_million: item.rate === null ? null : formatRate(item.rate),
+      cost_usd: formatUsd(item.cost),
+      list_usd_per_million: item.listRate === null ? null : formatRate(item.listRate),
+      list_cost_usd: formatUsd(item.listCost),
+      tier_from: item.tierFrom,
+    })),
+    price: prices === undefined ? null : priceJson(prices.price),
+    served_price: prices === undefined || prices.servedPrice === null ? null : priceJson(prices.servedPrice),
+    known: [knownBy(charge), ...doubtsOf(charge)].join(" "),
+  };
+}
+
+function priceJson({ model, from, source, fraction, minimum }: PriceVersion) {
+  return { model, from, source, fraction, minimum: { tokens: minimum.tokens, usd: formatUsd(minimum.usd) } };
+}
+
+/** Each doubt as the end of a sentence that begins with "The bill may differ:". */
+export const doubtPhrases: Readonly<Record<Doubt, string>> = {
+  unknown_output: "the answer has output that Farebox does not know",
+  unknown_field: "the request has a field that Farebox does not know",
+  served_model: "another model answered than was asked for",
+  service_tier: "a service tier answered for which no rate is known",
+  hosted_tool: "a hosted tool was used whose fee is not known",
+  usage_contradicts: "the reported usage contradicts itself",
+  usage_unknown_class: "the reported usage has a count that Farebox does not know",
+  task_consumption: "the task's record does not say what it consumed",
+  time_based: "the output is estimated from the time that the model ran",
+  image_bound: "images of unknown size, audio or files are counted at their upper bound",
+};
+
+function doubtsOf({ doubts }: Charge): string[] {
+  return doubts.length === 0 ? [] : [`The bill may differ: ${doubts.map((doubt) => doubtPhrases[doubt]).join("; ")}.`];
+}
+
+/** How the amount is known, in a sentence or two. */
+function knownBy({ state, formula, source, clamped }: Charge): string {
+  if (state === "pending") return "It runs: the most that it can cost is held.";
+  if (state === "voided") return "It cost nothing.";
+  switch (formula) {
+    case "adjustment":
+      return "A person corrected a charge by this amount.";
+    case "unpriced":
+      return "No price file names a price for it, so its cost is not known.";
+    case "task":
+      return "The task's own record says what it used.";
+    default:
+  }
+  switch (source) {
+    case "reported":
+      return clamped
+        ? "The gateway reported these tokens; where its figures contradicted each other, the more expensive reading counts."
+        : "The gateway reported these tokens.";
+    case "counted":
+      return "The gateway reported no usage; the tokens of the whole answer were counted.";
+    case "partial":
+      return "The answer was cut off; what had been delivered until then was counted.";
+    default:
+      return "Nothing tells what it used, so it costs what was held for it.";
+  }
 }

@@ -1,4 +1,4 @@
-import { add, formatUsd, noMoney, subtract, type PicoUsd } from "../core/money.ts";
+import { add, formatUsd, noMoney, type PicoUsd } from "../core/money.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { Ledger } from "../ports/ledger.ts";
@@ -6,6 +6,7 @@ import { otherNames, type SpendDimension, type SpendRow } from "../ports/spend.t
 import { isoTime } from "../core/iso-time.ts";
 import { keyNamesOf, type NameOf } from "./names.ts";
 import { daysBefore, quarterUp, runOutlook, sumsOf, type Sums } from "./outlook.ts";
+import { costsJson } from "./report.ts";
 import type { OverviewJson, SpanName } from "./shapes/figures.ts";
 import type { SpendMemory } from "./spend-memory.ts";
 
@@ -77,10 +78,10 @@ export async function runOverview(
     time_zone: calendar.timeZone,
     today: {
       since: isoTime(today.start),
-      ...figures(today.sums),
+      ...spentJson(today.sums),
       yesterday_by_now_usd: formatUsd(sumsOf(before).cost),
     },
-    month: { since: isoTime(month.start), until: isoTime(month.end), ...figures(month.sums) },
+    month: { since: isoTime(month.start), until: isoTime(month.end), ...spentJson(month.sums) },
     forecast: forecast && {
       month_end_usd: formatUsd(forecast.monthEnd),
       usd_per_hour: formatUsd(forecast.perHour),
@@ -90,7 +91,7 @@ export async function runOverview(
       name: params.span,
       since: isoTime(frame.since),
       until: isoTime(now),
-      ...figures(inSpan),
+      ...spentJson(inSpan),
       unpriced_requests: inSpan.unpricedRequests,
       cost_in_doubt_usd: formatUsd(inSpan.inDoubt),
     },
@@ -148,15 +149,6 @@ async function seriesRows(
   return tools.memory.spend({ by: [by], each, since, until, ...(key !== undefined && { key }), ...apart }, over);
 }
 
-function figures({ requests, cost, listCost }: Sums) {
-  return {
-    requests,
-    cost_usd: formatUsd(cost),
-    list_cost_usd: formatUsd(listCost),
-    saving_usd: formatUsd(subtract(listCost, cost)),
-  };
-}
-
 /** What was spent under one name. */
 interface Spender {
   readonly name: string | null;
@@ -172,8 +164,13 @@ function mostExpensive(rows: readonly SpendRow[], count: number): readonly Spend
     .slice(0, count);
 }
 
-function spenderJson({ requests, cost, listCost }: Sums) {
-  return { requests, cost_usd: formatUsd(cost), saving_usd: formatUsd(subtract(listCost, cost)) };
+function spentJson(sums: Sums) {
+  return { requests: sums.requests, ...costsJson(sums) };
+}
+
+function spenderJson(sums: Sums) {
+  const { list_cost_usd: _list, ...spent } = spentJson(sums);
+  return spent;
 }
 
 function seriesOf(lines: readonly Spender[], rows: readonly SpendRow[], starts: readonly number[], nameOf: NameOf) {

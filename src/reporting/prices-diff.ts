@@ -3,7 +3,7 @@ import type { Catalogue, ModelHistory } from "../ports/catalogue.ts";
 import type { Ledger, WhatIfRow } from "../ports/ledger.ts";
 import { changesOf, dayOf, type Change } from "./model-diff.ts";
 import { isoTime } from "./names.ts";
-import { quarterHours } from "./span.ts";
+import { quarterHours } from "./report.ts";
 import { leftoversOf, rowsUnder, type Leftovers } from "./what-if.ts";
 
 /** How far back the traffic is looked at. */

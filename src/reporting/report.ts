@@ -1,10 +1,18 @@
 import { add, formatUsd, noMoney, subtract, type PicoUsd } from "../core/money.ts";
 import { ceilingPrice } from "../core/price.ts";
 import { noTokens, tokenClasses, type TokenCounts } from "../core/tokens.ts";
-import type { Ledger, ReportDimension, ReportQuery, ReportRow } from "../ports/ledger.ts";
+import {
+  isTagDimension,
+  reportDimensions,
+  tagNameOf,
+  type Ledger,
+  type ReportDimension,
+  type ReportQuery,
+  type ReportRow,
+} from "../ports/ledger.ts";
 import { isoTime, type NameOf } from "./names.ts";
 import type { FiguresJson, ReportJson } from "./shapes/figures.ts";
-import { quarterHours } from "./span.ts";
+import { isTagName } from "../core/tags.ts";
 
 /** Adds up posted charges. The span is widened to the ledger's quarter hours, so that the answer states what it covers. */
 export async function runReport(
@@ -73,6 +81,15 @@ export function dimensionsOf(row: ReportRow, nameOf: NameOf): Partial<Record<Rep
   return key === undefined || key === null ? row.dimensions : { ...row.dimensions, key: nameOf(key) };
 }
 
+/** Cost, list cost, and the saving: their difference. */
+export function costsJson({ cost, listCost }: Pick<Sums, "cost" | "listCost">) {
+  return {
+    cost_usd: formatUsd(cost),
+    list_cost_usd: formatUsd(listCost),
+    saving_usd: formatUsd(subtract(listCost, cost)),
+  };
+}
+
 export function figuresOf(sums: Sums): FiguresJson {
   const bySource = Object.entries(sums.bySource).map(([source, { requests, cost }]) => [
     source,
@@ -81,12 +98,29 @@ export function figuresOf(sums: Sums): FiguresJson {
   return {
     requests: sums.requests,
     tokens: sums.tokens,
-    cost_usd: formatUsd(sums.cost),
-    list_cost_usd: formatUsd(sums.listCost),
-    saving_usd: formatUsd(subtract(sums.listCost, sums.cost)),
+    ...costsJson(sums),
     by_source: Object.fromEntries(bySource),
     unpriced_requests: sums.unpricedRequests,
     retries: sums.retries,
     cost_in_doubt_usd: formatUsd(sums.inDoubt),
   };
+}
+
+const quarterHourMs = 15 * 60_000;
+
+/** The span widened to the quarter hours that the ledger sums by; milliseconds since 1970 UTC. */
+export function quarterHours(since: number, until: number): { readonly since: number; readonly until: number } {
+  return {
+    since: Math.floor(since / quarterHourMs) * quarterHourMs,
+    until: Math.ceil(until / quarterHourMs) * quarterHourMs,
+  };
+}
+
+/** What a report is grouped by, from names separated by commas, each at most once; undefined for anything else. */
+export function readDimensions(text: string): ReportDimension[] | undefined {
+  const names = text.split(",").map((name) => name.trim());
+  const found = names.map((name) =>
+    isTagDimension(name) && isTagName(tagNameOf(name)) ? name : reportDimensions.find((one) => one === name),
+  );
+  return new Set(names).size === names.length && found.every((name) => name !== undefined) ? found : undefined;
 }

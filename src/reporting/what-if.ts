@@ -3,9 +3,8 @@ import { notRecomputed, recomputeUnder, type NotRecomputed, type PriceAt } from 
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { Ledger, ReportQuery, RequestsAndCost, WhatIfRow } from "../ports/ledger.ts";
 import { isoTime, type NameOf } from "./names.ts";
-import { dimensionsOf, figuresOf, nothing, together } from "./report.ts";
+import { dimensionsOf, figuresOf, nothing, quarterHours, together } from "./report.ts";
 import type { FiguresJson, ReportJson, ReportRowJson } from "./shapes/figures.ts";
-import { quarterHours } from "./span.ts";
 
 /** What a row would have cost under other prices. */
 export interface WhatIfFigures {

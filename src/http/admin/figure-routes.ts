@@ -3,7 +3,7 @@ import { failure } from "../../admin/result.ts";
 import { alertQuerySchema, listAlerts } from "../../reporting/alerts.ts";
 import { auditJson, readAuditCursor } from "../../reporting/audit.ts";
 import { balanceJson, burnPerHour } from "../../reporting/balance.ts";
-import { readDimensions } from "../../reporting/dimensions.ts";
+import { readDimensions, runReport } from "../../reporting/report.ts";
 import { isoTimeOrNull, keyNames } from "../../reporting/names.ts";
 import { pricedModel, pricesJson } from "../../reporting/prices.ts";
 import {
@@ -12,7 +12,6 @@ import {
   runReconciliation,
   whyNotReconciled,
 } from "../../reporting/reconciliation.ts";
-import { runReport } from "../../reporting/report.ts";
 import { readAccount } from "../../wire/account.ts";
 import { balanceSchema, reconciliationSchema, reportSchema } from "../../reporting/shapes/figures.ts";
 import { alertListSchema, auditListSchema } from "../../reporting/shapes/health.ts";

@@ -1,11 +1,10 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
-import { findPackageJSON } from "node:module";
+import { findPackageJSON, stripTypeScriptTypes } from "node:module";
 import { dirname, extname, join } from "node:path";
 import type { Exchange, HeaderList } from "../../ports/exchange.ts";
 import { notForwarded, refuse, type Handler } from "../../proxy/handler.ts";
 import type { Route } from "../http-app.ts";
-import { withoutTypes } from "./without-types.ts";
 
 /** Files of packages that the page loads: by the name under which it asks, the package and the path in it. */
 const vendorFiles: Readonly<Record<string, readonly [name: string, path: string]>> = {
@@ -141,4 +140,16 @@ function importMaps(html: string): string[] {
 
 function digest(bytes: Buffer, encoding: "base64" | "base64url"): string {
   return createHash("sha256").update(bytes).digest(encoding);
+}
+
+/** A module's JavaScript, at the same lines and columns: what Node itself runs of one. */
+export function withoutTypes(source: string): string {
+  const { emitWarning } = process;
+  // Node says at the first use that this call is experimental; it is what runs all of a checkout, and the package has no use for it.
+  process.emitWarning = () => undefined;
+  try {
+    return stripTypeScriptTypes(source);
+  } finally {
+    process.emitWarning = emitWarning;
+  }
 }

@@ -5,7 +5,7 @@ import { usd } from "../../../src/core/money.ts";
 import { canonicalPrice, type PinnedPrice, type PriceVersion } from "../../../src/core/price.ts";
 import { settlementFor, type Outcome } from "../../../src/core/settlement.ts";
 import { unchanged } from "../../../src/core/tokens.ts";
-import { doubtPhrases } from "../../../src/reporting/itemised.ts";
+import { doubtPhrases } from "../../../src/reporting/charges.ts";
 import { connectToWrite } from "../../../src/store/sqlite/connection.ts";
 import { contentId } from "../../../src/wire/content-id.ts";
 import { csvRecords } from "../../support/csv.ts";

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { doubts } from "../../../src/core/doubts.ts";
-import { doubtPhrases } from "../../../src/reporting/itemised.ts";
+import { doubtPhrases } from "../../../src/reporting/charges.ts";
 
 const root = new URL("../../../", import.meta.url);
 const page = readFileSync(new URL("docs/guarantees.md", root), "utf8");
