@@ -122,16 +122,19 @@ for (const [scope, period] of [
   const limit = usd("9000000");
   apply([
     [
-      "setBudget",
-      {
-        scope: scope === "all" ? { kind: "all" } : { kind: "eachKey", team: null },
-        period,
-        mode: "soft",
-        limit,
-        warnPercent: null,
-      },
-      start,
-      "bench",
+      "run",
+      "budgets.setBudget",
+      [
+        {
+          scope: scope === "all" ? { kind: "all" } : { kind: "eachKey", team: null },
+          period,
+          mode: "soft",
+          limit,
+          warnPercent: null,
+        },
+        start,
+        "bench",
+      ],
     ],
   ]);
 }

@@ -2,7 +2,8 @@ import { callerOf, subjectOf, weighsOn, type Budget } from "../src/core/budget.t
 import type { Charge } from "../src/core/charge.ts";
 import type { Calendar } from "../src/ports/calendar.ts";
 import type { SettleResult } from "../src/ports/ledger.ts";
-import type { BatchResult, Command } from "../src/store/commands.ts";
+import type { BatchResult, Command, Outcome } from "../src/store/commands.ts";
+import type { RunCommand } from "../src/store/tables/tables.ts";
 import type { Look } from "./disk.ts";
 
 /**
@@ -34,16 +35,20 @@ export class Books {
       if (command[0] === "endTask") this.#settled(command[1][1], outcome.reply as SettleResult);
       for (const id of this.#touchedBy(command)) this.#take(id, command[0]);
     });
-    const changesBudgets = commands.some(([op]) => op === "setBudget" || op === "removeBudget");
+    const changesBudgets = commands.some(([op, write]) => op === "run" && write.startsWith("budgets."));
     commands.forEach((command, index) => {
       const outcome = outcomes[index];
-      if (command[0] === "setBudget" && outcome?.kind === "done") this.budgetSet(outcome.reply as Budget, command[2]);
-      if (command[0] === "removeBudget") this.budgetRemoved(`${command[1]}/${command[2]}`);
+      if (command[0] === "run") this.#budgetChanged(command, outcome);
       if (outcome?.kind !== "done" || changesBudgets) return;
       const isGranted = typeof outcome.reply === "object" && "ok" in outcome.reply && outcome.reply.ok;
       if (command[0] === "hold" && isGranted && !before.has(command[1])) this.#admitted(command[1]);
       if (command[0] === "extend" && isGranted) this.#extended(command[1]);
     });
+  }
+
+  #budgetChanged([, write, args]: RunCommand, outcome: Outcome | undefined): void {
+    if (write === "budgets.setBudget" && outcome?.kind === "done") this.budgetSet(outcome.reply as Budget, args[1]);
+    if (write === "budgets.removeBudget") this.budgetRemoved(`${args[0]}/${args[1]}`);
   }
 
   /** Its current window exists from now on, for whom it has charges. */

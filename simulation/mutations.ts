@@ -86,7 +86,11 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
     },
   ],
   "a window that is not built from the charges when a budget is set": [
-    { file: "store/sqlite/budgets.ts", from: "    this.#openAll(this.#known(stored), at);\n", to: "" },
+    {
+      file: "store/sqlite/budgets.ts",
+      from: 'if (step.budgets === "open") return this.#openAll(this.#known(budget), step.at);',
+      to: 'if (step.budgets === "open") return;',
+    },
   ],
   "a recovery that voids instead of posting": [
     {

@@ -1,9 +1,8 @@
-import { basisToHold, type Budget, type BudgetWindow, type Period } from "../core/budget.ts";
+import { basisToHold, type BudgetWindow } from "../core/budget.ts";
 import type { Formula, HoldKind, Source } from "../core/charge.ts";
 import { formatDoubts } from "../core/doubts.ts";
 import { noMoney, type PicoUsd } from "../core/money.ts";
 import type { HoldBasis } from "../core/output-cap.ts";
-import type { RunSession } from "../core/run-sessions.ts";
 import { runSessionOf } from "../core/tags.ts";
 import type { StreamSeen } from "../core/stream-bursts.ts";
 import { noTokens, tokenClasses } from "../core/tokens.ts";
@@ -19,7 +18,6 @@ import type {
   WrittenResult,
   BurstMarksResult,
 } from "../ports/ledger.ts";
-import type { RunSessionCreation } from "../ports/run-sessions.ts";
 import type { BindResult, NewTask, TaskEnding, TaskSight } from "../ports/task-store.ts";
 import type { RunCommand, RunReply, WriteName } from "./tables/tables.ts";
 
@@ -99,8 +97,6 @@ export const noteColumns = [
 
 export type VoidCommand = readonly [op: "void", id: string, reason: string, end: EndFields];
 export type AdjustCommand = readonly [op: "adjust", id: string, correction: Correction];
-export type SetBudgetCommand = readonly [op: "setBudget", budget: Omit<Budget, "id">, at: number, by: string];
-export type RemoveBudgetCommand = readonly [op: "removeBudget", scope: string, period: string, at: number, by: string];
 export type BindTaskCommand = readonly [op: "bindTask", task: NewTask];
 export type SawTaskCommand = readonly [op: "sawTask", taskId: string, sight: TaskSight];
 /** What of an ending stands in the task's own row. */
@@ -112,9 +108,6 @@ export type EndTaskCommand = readonly [
   taskId: string,
   facts: TaskEndFacts,
 ];
-export type CreateSessionCommand = readonly [op: "createSession", session: RunSession, by: string | null];
-export type EndSessionCommand = readonly [op: "endSession", id: string, at: number];
-export type TidySessionsCommand = readonly [op: "tidySessions", at: number];
 /** Ends up to `count` holds of dead owners. */
 export type RecoverCommand = readonly [op: "recover", at: number, count: number];
 /** Writes what changes nothing: done says that a write is possible. */
@@ -128,16 +121,11 @@ export type Command =
   | WrittenCommand
   | StreamsCommand
   | AdjustCommand
-  | SetBudgetCommand
-  | RemoveBudgetCommand
   | RunCommand
   | RecoverCommand
   | BindTaskCommand
   | SawTaskCommand
   | EndTaskCommand
-  | CreateSessionCommand
-  | EndSessionCommand
-  | TidySessionsCommand
   | TouchCommand;
 
 export interface Replies {
@@ -148,15 +136,10 @@ export interface Replies {
   written: Extract<WrittenResult, { ok: true }>;
   streams: Extract<BurstMarksResult, { ok: true }>;
   adjust: AdjustResult;
-  setBudget: Budget;
-  removeBudget: boolean;
   run: RunReply<WriteName>;
   bindTask: BindResult;
   sawTask: true;
   endTask: SettleResult;
-  createSession: RunSessionCreation;
-  endSession: RunSession | undefined;
-  tidySessions: number;
   recover: number;
   touch: true;
 }
@@ -306,9 +289,4 @@ export function settlesFirst(commands: readonly Command[]): number[] {
 
 function endFields(end: ChargeEnd): EndFields {
   return [end.at, end.status, end.servedModel, end.gatewayRequestId, end.durationMs, end.firstTokenMs];
-}
-
-/** A budget's public id, from what identifies it. */
-export function budgetId(scope: string, period: Period): string {
-  return `${scope}/${period}`;
 }

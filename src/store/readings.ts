@@ -1,7 +1,6 @@
 import type { Budget, BudgetWindow, Caller } from "../core/budget.ts";
 import type { Charge } from "../core/charge.ts";
 import type { PriceVersion } from "../core/price.ts";
-import type { RunSession } from "../core/run-sessions.ts";
 import type { Task } from "../core/tasks.ts";
 import type { OldHold } from "../ports/ledger.ts";
 import type { DueQuery, DueTasks, TaskPage, TaskQuery, TaskStore } from "../ports/task-store.ts";
@@ -31,9 +30,4 @@ export interface TaskReadings {
   running(): Later<number>;
   runningTasks(): Later<RunningTasks>;
   list(query: TaskQuery): Later<TaskPage>;
-}
-
-export interface RunSessionReadings {
-  secret(): Later<string>;
-  find(id: string): Later<RunSession | undefined>;
 }

@@ -97,7 +97,7 @@ export class LedgerProxy implements AsyncDisposable {
   }
 
   async setBudget(budget: Omit<Budget, "id">): Promise<void> {
-    await this.submit(["setBudget", budget, noon, "test"]);
+    await this.submit(["run", "budgets.setBudget", [budget, noon, "test"]]);
   }
 
   async recover(): Promise<number> {

@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import type { Reading, Statement } from "../reading/reading.ts";
+import type { BudgetStep, Reading, Statement } from "../reading/reading.ts";
 import { withNumbers } from "../numbers.ts";
 import type { Sql, Statements } from "./connection.ts";
 import { cursorOf, type Cursor } from "./cursor.ts";
@@ -8,14 +8,25 @@ import { cursorOf, type Cursor } from "./cursor.ts";
 const partRows = 500;
 
 /** Answers a reading, statement by statement: to be called in a snapshot where it has several, or one in parts. */
-export async function answer<T>(db: Statements, reading: Reading<T>): Promise<T> {
+export async function answer<T>(
+  db: Statements,
+  reading: Reading<T>,
+  budgets: (step: BudgetStep) => Promise<void> = onlyWriter,
+): Promise<T> {
   const cursors = new Map<Statement, Cursor<object>>();
   let step = reading.next([]);
-  while (step.done !== true)
+  while (step.done !== true) {
+    const asked = step.value;
+    if ("budgets" in asked) await budgets(asked);
     step = reading.next(
-      step.value.inParts === true ? await nextPart(db, cursors, step.value) : await rowsOf(db, step.value),
+      "budgets" in asked ? [] : await (asked.inParts === true ? nextPart(db, cursors, asked) : rowsOf(db, asked)),
     );
+  }
   return step.value;
+}
+
+function onlyWriter(): never {
+  throw new Error("only the writer changes budgets");
 }
 
 async function rowsOf(db: Statements, { sql, values, isSmall = false, lock }: Statement): Promise<object[]> {

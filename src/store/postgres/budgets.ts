@@ -1,15 +1,9 @@
-import { budgetRemoveEntry, budgetSetEntry } from "../../core/audit.ts";
-import { formatScope, type Budget, type Span } from "../../core/budget.ts";
-import { invariant } from "../../core/assert.ts";
+import type { Budget, Span } from "../../core/budget.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import type { RemoveBudgetCommand, SetBudgetCommand } from "../commands.ts";
-import { endOfTime, withoutSeq, type StoredBudget } from "../rows/budgets.ts";
-import { keyNames } from "../tables/keys.ts";
-import { recordAudit } from "../tables/audit.ts";
-import { answer } from "./answer.ts";
-import { announce } from "./changes.ts";
+import type { BudgetStep } from "../reading/reading.ts";
+import { endOfTime, type StoredBudget } from "../rows/budgets.ts";
 import type { Statements } from "./connection.ts";
-import { findBudget, readBudgets } from "./known-budgets.ts";
+import { readBudgets } from "./known-budgets.ts";
 
 /**
  * Takes the budgets' lock for the rest of the transaction: no batch of any proxy is applied meanwhile, and what was prepared
@@ -21,70 +15,28 @@ export async function lockBudgets(db: Statements, how: "exclusive" | "shared" = 
   );
 }
 
-/** Adds or changes a budget, opens its window at the instant from the charges, and writes down who did. */
-export async function setBudget(
-  db: Statements,
-  calendar: Calendar,
-  [, budget, at, by]: SetBudgetCommand,
-): Promise<Budget> {
-  await lockBudgets(db);
-  const before = await findBudget(db, formatScope(budget.scope), budget.period);
-  const stored = await putBudget(db, calendar, budget, at);
-  await answer(db, recordAudit(budgetSetEntry(stored, before, await answer(db, keyNames(stored)), { at, by })));
-  await announce(db);
-  return withoutSeq(stored);
+/** Locks budgets, or opens or removes the windows of one. */
+export async function carryOut(db: Statements, calendar: Calendar, step: BudgetStep): Promise<void> {
+  if (step.budgets === "lock") return lockBudgets(db);
+  const { budget } = step;
+  if (step.budgets === "open") {
+    await takeLeasesBack(db, budget);
+    await openAll(db, calendar, budget, step.at);
+  } else await removeWindows(db, budget);
+  await db.run("update meta set budgets_version = budgets_version + 1");
 }
 
-/** Adds or changes a budget, and opens its window at the instant. Under the budgets' lock. */
-export async function putBudget(
-  db: Statements,
-  calendar: Calendar,
-  budget: Omit<Budget, "id">,
-  at: number,
-): Promise<StoredBudget> {
-  const scope = formatScope(budget.scope);
-  await db.run(
-    `insert into budgets (scope, period, mode, amount_limit, warn_percent) values ($1, $2, $3, $4, $5)
-     on conflict (scope, period) do update set mode = excluded.mode, amount_limit = excluded.amount_limit, warn_percent = excluded.warn_percent`,
-    [scope, budget.period, budget.mode, budget.limit, budget.warnPercent],
-  );
-  const stored = await findBudget(db, scope, budget.period);
-  invariant(stored !== undefined, "a budget that was set is there");
-  await takeLeasesBack(db, stored);
-  await openAll(db, calendar, stored, at);
-  await nextVersion(db);
-  return stored;
-}
-
-/** Removes a budget with its windows, and writes down who did; false when there is none. */
-export async function removeBudget(db: Statements, [, scope, period, at, by]: RemoveBudgetCommand): Promise<boolean> {
-  await lockBudgets(db);
-  const before = await dropBudget(db, scope, period);
-  if (before === false) return false;
-  await answer(db, recordAudit(budgetRemoveEntry(before, await answer(db, keyNames(before)), { at, by })));
-  await announce(db);
-  return true;
-}
-
-/** Removes a budget with its windows, and returns what it was; false when there is none. Under the budgets' lock. */
-export async function dropBudget(db: Statements, scope: string, period: string): Promise<StoredBudget | false> {
-  const before = await findBudget(db, scope, period);
-  if (before === undefined) return false;
-  await db.run("delete from window_leases where win in (select seq from budget_windows where budget = $1)", [
-    before.seq,
-  ]);
+async function removeWindows(db: Statements, { seq }: StoredBudget): Promise<void> {
+  await db.run("delete from window_leases where win in (select seq from budget_windows where budget = $1)", [seq]);
   await db.run(
     `with gone as (select array_agg(seq) as wins from budget_windows where budget = $1)
      update charges c set
        windows = array(select win from unnest(c.windows) win where not win = any(gone.wins)),
        leased = array(select win from unnest(c.leased) win where not win = any(gone.wins))
      from gone where c.state = 'pending' and c.windows && gone.wins`,
-    [before.seq],
+    [seq],
   );
-  await db.run("delete from budget_windows where budget = $1", [before.seq]);
-  await db.run("delete from budgets where seq = $1", [before.seq]);
-  await nextVersion(db);
-  return before;
+  await db.run("delete from budget_windows where budget = $1", [seq]);
 }
 
 /** Makes all windows anew from the charges: only those that hold the instant. Under the budgets' lock. */
@@ -93,10 +45,6 @@ export async function rebuildWindows(db: Statements, calendar: Calendar, at: num
   await db.run("delete from budget_windows");
   await db.run("update charges set windows = '{}', leased = '{}' where state = 'pending'");
   for (const budget of await readBudgets(db)) await openAll(db, calendar, budget, at);
-  await db.run("update meta set budgets_version = budgets_version + 1");
-}
-
-async function nextVersion(db: Statements): Promise<void> {
   await db.run("update meta set budgets_version = budgets_version + 1");
 }
 

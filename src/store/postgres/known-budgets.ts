@@ -87,9 +87,3 @@ export async function readKnownBudgets(database: Database, calendar: Calendar): 
 export async function readBudgets(db: Statements): Promise<StoredBudget[]> {
   return (await db.rows<BudgetRow>("select * from budgets order by seq")).map(budgetOf);
 }
-
-/** A budget as the port shows it, by what identifies it. */
-export async function findBudget(db: Statements, scope: string, period: string): Promise<StoredBudget | undefined> {
-  const row = await db.row<BudgetRow>("select * from budgets where scope = $1 and period = $2", [scope, period]);
-  return row && budgetOf(row);
-}

@@ -23,7 +23,6 @@ import { PostgresProxies } from "./proxies.ts";
 import { PostgresReads } from "./reads.ts";
 import { storedCalendar } from "./stored-calendar.ts";
 import { streamCharges } from "./stream.ts";
-import { RunSessionReads } from "./run-sessions.ts";
 import { TaskReads } from "./tasks.ts";
 import { applyTimeZone, storedTimeZone } from "./time-zone.ts";
 import { PostgresWriter } from "./writer.ts";
@@ -230,7 +229,6 @@ function assemble(
     reads: {
       ledger: new PostgresReads(short, calendar),
       tasks: new TaskReads(short),
-      sessions: new RunSessionReads(short),
     },
     query: (reading) => answer(short, reading),
     longReads: new PostgresLongReads(long, calendar),

@@ -26,7 +26,7 @@ import {
   type BatchedCommand,
   type PlanOptions,
 } from "./batch.ts";
-import { lockBudgets, removeBudget, setBudget } from "./budgets.ts";
+import { carryOut, lockBudgets } from "./budgets.ts";
 import { announce } from "./changes.ts";
 import { databaseFault, isConnectionLost, OutcomeUnknown, type Database, type Statements } from "./connection.ts";
 import { readKnownBudgets, type KnownBudgets } from "./known-budgets.ts";
@@ -36,7 +36,6 @@ import { ensurePartition, monthOf } from "./partitions.ts";
 import { conclude, type AppliedBatch, type BatchAnswer, type Concluded } from "./replies.ts";
 import { burstMarks } from "./stream-bursts.ts";
 import { writtenFor } from "./written-limits.ts";
-import { createSession, endSession, tidySessions } from "./run-sessions.ts";
 
 /** Own charges whose time of admission is remembered at most, so that it need not be asked for when they are posted. */
 const admittedKept = 100_000;
@@ -264,25 +263,13 @@ export class PostgresWriter implements BatchChannel {
   async #applyOther(
     command: Exclude<Command, BatchedCommand>,
   ): Promise<{ readonly reply: Extract<Outcome, { kind: "done" }>["reply"]; readonly changed: boolean }> {
-    const announced = async <T extends Extract<Outcome, { kind: "done" }>["reply"]>(
-      work: (db: Statements) => Promise<T>,
-    ) => {
-      this.#budgets = null;
-      return { reply: await this.#database.transaction(work), changed: true };
-    };
     switch (command[0]) {
-      case "setBudget":
-        return announced((db) => setBudget(db, this.#calendar, command));
-      case "removeBudget":
-        return announced((db) => removeBudget(db, command));
       case "adjust":
-        return announced((db) => adjust(db, this.#calendar, command));
-      case "createSession":
-        return announced((db) => createSession(db, this.#calendar, command[1], command[2]));
-      case "endSession":
-        return announced((db) => endSession(db, command[1], command[2]));
-      case "tidySessions":
-        return announced((db) => tidySessions(db, command[1]));
+        this.#budgets = null;
+        return {
+          reply: await this.#database.transaction((db) => adjust(db, this.#calendar, command)),
+          changed: true,
+        };
       case "recover":
         return { reply: await this.#recover(command), changed: false };
       case "touch":
@@ -293,10 +280,21 @@ export class PostgresWriter implements BatchChannel {
       case "streams":
         return { reply: await this.#database.transaction((db) => burstMarks(db, command)), changed: false };
       case "run":
-        return this.#database.transaction((db) => runWrite(db, command));
+        return this.#database.transaction((db) => this.#write(db, command));
       default:
         return assertNever(command);
     }
+  }
+
+  async #write(db: Statements, command: RunCommand) {
+    const { steps, isAnnounced } = stepsOf(command);
+    const reply = await answer(db, steps, (step) => {
+      this.#budgets = null;
+      return carryOut(db, this.#calendar, step);
+    });
+    const changed = isAnnounced(reply);
+    if (changed) await announce(db);
+    return { reply, changed };
   }
 
   /** The amount of an orphaned request is unknown, and it may have been billed: its hold is posted. A task that is known goes on. */
@@ -319,13 +317,6 @@ export class PostgresWriter implements BatchChannel {
       (outcome) => outcome.kind === "done" && (outcome.reply as { first?: boolean }).first === true,
     ).length;
   }
-}
-
-async function runWrite(db: Statements, command: RunCommand) {
-  const { steps, announces } = stepsOf(command);
-  const reply = await answer(db, steps);
-  if (announces) await announce(db);
-  return { reply, changed: announces };
 }
 
 /** Whether it settles a charge that is posted already. */

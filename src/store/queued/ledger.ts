@@ -60,11 +60,11 @@ export class QueuedLedger extends QueuedCharges implements Ledger {
   }
 
   async setBudget(budget: Omit<Budget, "id">, at: number, by = fareboxItself): Promise<Budget> {
-    return submitOrThrow(this.#queue, ["setBudget", budget, at, by]);
+    return submitOrThrow(this.#queue, ["run", "budgets.setBudget", [budget, at, by]]);
   }
 
   async removeBudget(scope: string, period: string, at: number, by = fareboxItself): Promise<boolean> {
-    return submitOrThrow(this.#queue, ["removeBudget", scope, period, at, by]);
+    return submitOrThrow(this.#queue, ["run", "budgets.removeBudget", [scope, period, at, by]]);
   }
 
   async budgets(): Promise<readonly Budget[]> {

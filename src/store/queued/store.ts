@@ -6,11 +6,10 @@ import type { ProxyRuns } from "../../ports/proxies.ts";
 import type { BatchChannel } from "../commands.ts";
 import type { LongReads } from "../long-reads.ts";
 import type { CommandQueue } from "../queue.ts";
-import type { RunSessionReadings, ShortReadings, TaskReadings } from "../readings.ts";
+import type { ShortReadings, TaskReadings } from "../readings.ts";
 import type { QueuedStore } from "../store.ts";
 import { bind, type Query } from "../tables/bind.ts";
 import { QueuedLedger } from "./ledger.ts";
-import { QueuedRunSessions } from "./run-sessions.ts";
 import { QueuedTaskStore } from "./tasks.ts";
 
 /** Who is told of changes; see the port. */
@@ -43,7 +42,6 @@ export interface QueuedParts {
   readonly reads: {
     readonly ledger: ShortReadings;
     readonly tasks: TaskReadings;
-    readonly sessions: RunSessionReadings;
   };
   readonly query: Query;
   readonly longReads: LongReads;
@@ -92,7 +90,7 @@ export function queuedStore({
     outbox: bind("outbox", query, queue),
     tasks: new QueuedTaskStore(queue, reads.tasks),
     callbacks: bind("callbacks", query, queue),
-    sessions: new QueuedRunSessions(queue, reads.sessions),
+    sessions: bind("sessions", query, queue),
     changes,
     fleet,
     proxies,

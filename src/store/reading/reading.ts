@@ -1,3 +1,5 @@
+import type { StoredBudget } from "../rows/budgets.ts";
+
 /*
  * Reads that SQLite and PostgreSQL answer alike. Each is written once, as a generator: it asks one statement after the other
  * and is handed their rows, at once from a file and later from a server.
@@ -17,8 +19,16 @@ export interface Statement {
 
 export type Value = string | number | bigint | null;
 
-/** All its statements are answered from one snapshot. */
-export type Reading<T> = Generator<Statement, T, readonly unknown[]>;
+/** A step on budgets, whose windows each database keeps in its own way; within a transaction of the writer. */
+export type BudgetStep =
+  | { readonly budgets: "lock" }
+  /** Opens the windows of a budget that was added or changed. */
+  | { readonly budgets: "open"; readonly budget: StoredBudget; readonly at: number }
+  /** Removes the windows of a budget, before it is removed. */
+  | { readonly budgets: "close"; readonly budget: StoredBudget };
+
+/** All its statements are answered from one snapshot. One that writes is answered within a transaction. */
+export type Reading<T> = Generator<Statement | BudgetStep, T, readonly unknown[]>;
 
 /** The rows of one statement. */
 export function* rowsOf<R>(statement: Statement): Reading<readonly R[]> {

@@ -8,7 +8,6 @@ import {
   type Scope,
 } from "../../core/budget.ts";
 import type { PicoUsd } from "../../core/money.ts";
-import { budgetId } from "../commands.ts";
 
 /** A budget with its row number. */
 export interface StoredBudget extends Budget {
@@ -33,7 +32,7 @@ export function budgetOf(row: BudgetRow): StoredBudget {
   invariant(scope !== undefined && isPeriod(row.period), `budget ${row.seq} has a scope and a period`);
   return {
     seq: Number(row.seq),
-    id: budgetId(row.scope, row.period),
+    id: `${row.scope}/${row.period}`,
     scope,
     period: row.period,
     mode: row.mode,

@@ -1,4 +1,4 @@
-import type { Reading, Statement } from "../reading/reading.ts";
+import type { BudgetStep, Reading, Statement } from "../reading/reading.ts";
 import type { Connection, Statement as Prepared } from "./connection.ts";
 
 /** Rows of a statement in parts that are handed over at once. */
@@ -10,16 +10,29 @@ export function answer<T>(db: Connection, reading: Reading<T>): T {
 }
 
 /** Answers a reading at once, each of its statements by itself: one of a single statement, or within a transaction. */
-export function answerEach<T>(db: Connection, reading: Reading<T>): T {
+export function answerEach<T>(
+  db: Connection,
+  reading: Reading<T>,
+  budgets: (step: BudgetStep) => void = onlyWriter,
+): T {
   const parts = new Map<Statement, Iterator<unknown>>();
   try {
     let step = reading.next([]);
-    while (step.done !== true)
-      step = reading.next(step.value.inParts === true ? nextPart(db, parts, step.value) : allRows(db, step.value));
+    while (step.done !== true) {
+      const asked = step.value;
+      if ("budgets" in asked) budgets(asked);
+      step = reading.next(
+        "budgets" in asked ? [] : asked.inParts === true ? nextPart(db, parts, asked) : allRows(db, asked),
+      );
+    }
     return step.value;
   } finally {
     for (const rows of parts.values()) rows.return?.();
   }
+}
+
+function onlyWriter(): never {
+  throw new Error("only the writer changes budgets");
 }
 
 function allRows(db: Connection, { sql, values, isSmall = false }: Statement): unknown[] {

@@ -1,9 +1,7 @@
 import { invariant } from "../../core/assert.ts";
 import {
-  formatScope,
   scopesWeighingOn,
   subjectOf,
-  type Budget,
   type BudgetWindow,
   type Caller,
   type Scope,
@@ -11,7 +9,8 @@ import {
 } from "../../core/budget.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import { budgetOf, endOfTime, scopeCondition, withoutSeq, type BudgetRow, type StoredBudget } from "../rows/budgets.ts";
+import type { BudgetStep } from "../reading/reading.ts";
+import { budgetOf, endOfTime, scopeCondition, type BudgetRow, type StoredBudget } from "../rows/budgets.ts";
 import type { Connection, Statement } from "./connection.ts";
 
 /** All budgets in the order of their creation. */
@@ -24,14 +23,6 @@ export function readBudgetsOf(db: Connection, caller: Caller): StoredBudget[] {
   const scopes = scopesWeighingOn(caller);
   const select = db.prepare(`select * from budgets where scope in (${scopes.map(() => "?").join(", ")}) order by seq`);
   return (select.safeIntegers().all(...scopes) as BudgetRow[]).map(budgetOf);
-}
-
-/** The budget of a scope and period; undefined where there is none. */
-export function readBudget(db: Connection, scope: string, period: string): StoredBudget | undefined {
-  const row = db.prepare("select * from budgets where scope = ? and period = ?").safeIntegers().get(scope, period) as
-    | BudgetRow
-    | undefined;
-  return row === undefined ? undefined : budgetOf(row);
 }
 
 /** By connection and text: preparing one takes longer than most sums, and there may be one for each of 100,000 budgets. */
@@ -216,33 +207,17 @@ export class WindowBook {
     return this.#windows.size + this.#weighing.size > windowsKept;
   }
 
-  /** Adds or changes a budget, and opens its window at the instant from the charges. Flushes and forgets before. */
-  setBudget(budget: Omit<Budget, "id">, at: number): Budget {
+  /** Opens or removes the windows of a budget. Flushes and forgets before. */
+  carryOut(step: BudgetStep): void {
+    if (step.budgets === "lock") return;
     this.flush();
     this.forget();
-    const scope = formatScope(budget.scope);
+    const { budget } = step;
+    if (step.budgets === "open") return this.#openAll(this.#known(budget), step.at);
     this.#db
-      .prepare(
-        `insert into budgets (scope, period, mode, amount_limit, warn_percent) values (?, ?, ?, ?, ?)
-         on conflict (scope, period) do update set mode = excluded.mode, amount_limit = excluded.amount_limit, warn_percent = excluded.warn_percent`,
-      )
-      .run(scope, budget.period, budget.mode, budget.limit, budget.warnPercent);
-    const stored = readBudget(this.#db, scope, budget.period);
-    invariant(stored !== undefined, "a budget that was set is there");
-    this.#openAll(this.#known(stored), at);
-    return withoutSeq(stored);
-  }
-
-  /** Removes a budget with its windows; false when there is none. Flushes and forgets before. */
-  removeBudget(scope: string, period: string): boolean {
-    this.flush();
-    this.forget();
-    const seq = this.#db.prepare("select seq from budgets where scope = ? and period = ?").pluck().get(scope, period);
-    if (seq === undefined) return false;
-    this.#db.prepare("delete from charge_windows where window in (select seq from windows where budget = ?)").run(seq);
-    this.#db.prepare("delete from windows where budget = ?").run(seq);
-    this.#db.prepare("delete from budgets where seq = ?").run(seq);
-    return true;
+      .prepare("delete from charge_windows where window in (select seq from windows where budget = ?)")
+      .run(budget.seq);
+    this.#db.prepare("delete from windows where budget = ?").run(budget.seq);
   }
 
   /** Makes all windows anew from the charges: only those that hold the instant. */

@@ -27,7 +27,6 @@ import { openedFiles } from "./opened-files.ts";
 import { addCarriedToDays } from "./prune.ts";
 import { ShortReads } from "./reads.ts";
 import { rebuildDays } from "./rollups.ts";
-import { RunSessionReads } from "./run-sessions.ts";
 import { streamCharges, streamOver } from "./stream.ts";
 import { TaskReads } from "./tasks.ts";
 import { ReaderThread, WriterThread, type Lost, type WatchListener } from "./threads.ts";
@@ -236,7 +235,6 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
     reads: {
       ledger: new ShortReads(db, parts.calendar, parts.runningOwner),
       tasks: new TaskReads(db),
-      sessions: new RunSessionReads(db),
     },
     query: async (reading) => answerEach(db, reading),
     longReads,

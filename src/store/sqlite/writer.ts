@@ -1,11 +1,12 @@
 import { assertNever, invariant } from "../../core/assert.ts";
 import { amountToHold, shortageOf, tightestRoom, worstShortage } from "../../core/budget.ts";
 import { picoUsdMax, smaller, type PicoUsd } from "../../core/money.ts";
-import type { ExtendResult, HoldResult, SettleResult } from "../../ports/ledger.ts";
+import type { AdjustResult, ExtendResult, HoldResult, SettleResult } from "../../ports/ledger.ts";
 import type { BindResult } from "../../ports/task-store.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import { inDoubt, orphanPost, settlesFirst } from "../commands.ts";
 import type {
+  AdjustCommand,
   BatchResult,
   BindTaskCommand,
   Command,
@@ -25,12 +26,10 @@ import type { ChargeRow } from "../rows/charges.ts";
 import { adjust } from "./adjustments.ts";
 import { answerEach } from "./answer.ts";
 import { WindowBook, type OpenWindow } from "./budgets.ts";
-import { removeBudget, setBudget } from "./budget-changes.ts";
 import { ChargeBook, type EndedCharge, type PendingCharge } from "./charges.ts";
 import { storageFault, type Connection, type Statement } from "./connection.ts";
 import { lostFile, type OpenedFiles } from "./opened-files.ts";
 import { RollupBook } from "./rollups.ts";
-import { createSession, endSession, tidySessions } from "./run-sessions.ts";
 import { bindTask, endTask, runsTask, sawTask } from "./tasks.ts";
 import { burstMarks } from "./stream-bursts.ts";
 import { writtenFor } from "./written-limits.ts";
@@ -169,17 +168,7 @@ export class Writer {
       case "streams":
         return burstMarks(this.#db, command);
       case "adjust":
-        return this.#announcing(() => adjust(this.#db, this.#windows, this.#rollups, command));
-      case "setBudget":
-        return this.#announcing(() => setBudget(this.#db, this.#windows, command));
-      case "removeBudget":
-        return this.#announcing(() => removeBudget(this.#db, this.#windows, command));
-      case "createSession":
-        return this.#announcing(() => createSession(this.#db, this.#windows, command[1], command[2]));
-      case "endSession":
-        return this.#announcing(() => endSession(this.#db, command[1], command[2]));
-      case "tidySessions":
-        return this.#tidySessions(command[1]);
+        return this.#adjust(command);
       case "run":
         return this.#write(command);
       case "bindTask":
@@ -199,25 +188,24 @@ export class Writer {
   }
 
   #write(command: RunCommand): RunReply<WriteName> {
-    const { steps, announces } = stepsOf(command);
-    const write = () => answerEach(this.#db, steps);
-    return announces ? this.#announcing(write) : write();
+    const { steps, isAnnounced } = stepsOf(command);
+    const reply = answerEach(this.#db, steps, (step) => this.#windows.carryOut(step));
+    if (isAnnounced(reply)) this.#announce();
+    return reply;
   }
 
-  /** Work that changes keys, teams or budgets; all who watch the database notice it. */
-  #announcing<T>(work: () => T): T {
-    this.#flush();
-    const result = work();
+  /** Lets all who watch the database notice that keys, teams, budgets or charges were changed. */
+  #announce(): void {
     this.#bump.run();
     this.#charges.forget();
     this.#changed = true;
-    return result;
   }
 
-  #tidySessions(at: number): number {
+  #adjust(command: AdjustCommand): AdjustResult {
     this.#flush();
-    const found = tidySessions(this.#db, this.#windows, at);
-    return found === 0 ? 0 : this.#announcing(() => found);
+    const result = adjust(this.#db, this.#windows, this.#rollups, command);
+    this.#announce();
+    return result;
   }
 
   #hold(command: HoldCommand): HoldResult {
@@ -268,8 +256,7 @@ export class Writer {
     const sums = "select coalesce(sum(cost), 0), coalesce(sum(list_cost), 0) from charges where id = ? or adjusts = ?";
     const [total, listTotal] = this.#db.prepare(sums).raw().safeIntegers().get(late.id, late.id) as [bigint, bigint];
     const correction = lateCorrection(late, total, listTotal);
-    if (correction !== null)
-      this.#announcing(() => adjust(this.#db, this.#windows, this.#rollups, ["adjust", late.id, correction]));
+    if (correction !== null) this.#adjust(["adjust", late.id, correction]);
     return result;
   }
 

@@ -12,7 +12,7 @@ export interface Table<Port, Write extends keyof Port> {
   /** Changes, each in one transaction of the writer. */
   readonly writes: { readonly [Method in Write]: Steps<Port[Method]> };
   /** Whether every process that remembers keys, teams and sessions must read them again after a write. */
-  readonly announces: boolean;
+  readonly announces: boolean | ((result: unknown) => boolean);
   /** Results of writes when nothing could be written. A write that is missing here throws `LedgerUnavailable`. */
   readonly unavailable?: {
     readonly [Method in Write]?: Port[Method] extends (...args: never) => Promise<infer R> ? R : never;

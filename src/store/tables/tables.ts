@@ -1,13 +1,15 @@
 import type { Reading } from "../reading/reading.ts";
 import { samples } from "./account-samples.ts";
 import { admins } from "./admins.ts";
+import { budgets } from "./budgets.ts";
 import { keys } from "./keys.ts";
 import { outbox } from "./outbox.ts";
+import { sessions } from "./run-sessions.ts";
 import { callbacks } from "./task-callbacks.ts";
 import { teams } from "./teams.ts";
 
 /** The small tables, by the names that `run` commands have for them. */
-export const tables = { admins, callbacks, keys, outbox, samples, teams };
+export const tables = { admins, budgets, callbacks, keys, outbox, samples, sessions, teams };
 
 type Tables = typeof tables;
 type Methods<Name extends keyof Tables> = Tables[Name]["queries"] & Tables[Name]["writes"];
@@ -34,13 +36,16 @@ export type RunCommand = {
 }[WriteName];
 export type RunReply<Name extends WriteName> = ResultOf<Write<Name>>;
 
-/** The statements of a write, and whether the other processes must notice it. */
+/** The steps of a write, and whether the other processes must notice its result. */
 export function stepsOf([, name, args]: RunCommand): {
   readonly steps: Reading<RunReply<WriteName>>;
-  readonly announces: boolean;
+  readonly isAnnounced: (result: unknown) => boolean;
 } {
   const [table, method] = name.split(".") as [keyof Tables, string];
   const { writes, announces } = tables[table];
   const write = writes[method as keyof typeof writes] as (...args: unknown[]) => Reading<RunReply<WriteName>>;
-  return { steps: write(...args), announces };
+  return {
+    steps: write(...args),
+    isAnnounced: (result) => (typeof announces === "function" ? announces(result) : announces),
+  };
 }

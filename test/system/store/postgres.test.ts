@@ -432,8 +432,8 @@ describe("several proxies on one PostgreSQL", () => {
     expect(await b.hold(holdOf("late", usd("50")))).toMatchObject({ ok: false, reason: "no_room" });
     expect((await ledger.look.rows("select 1 from charges")).length).toBe(before);
     expect(await differencesIn(ledger.look)).toEqual([]);
-    await b.submit(["removeBudget", "all", "total", noon, "test"]);
-    await b.submit(["removeBudget", "team:red", "1d", noon, "test"]);
+    await b.submit(["run", "budgets.removeBudget", ["all", "total", noon, "test"]]);
+    await b.submit(["run", "budgets.removeBudget", ["team:red", "1d", noon, "test"]]);
     expect(await a.hold(holdOf("free", usd("5000")))).toEqual({ ok: true, room: null });
   });
 });
