@@ -1,4 +1,4 @@
-import { callerOf, subjectOf, weighsOn, type Budget } from "../src/core/budget.ts";
+import { callerOf, subjectOf, appliesTo, type Budget } from "../src/core/budget.ts";
 import type { Charge } from "../src/core/charge.ts";
 import type { Calendar } from "../src/ports/calendar.ts";
 import type { SettleResult } from "../src/ports/ledger.ts";
@@ -57,7 +57,7 @@ export class Books {
     if (budget.scope.kind !== "eachKey") this.#opened.add(`${budget.id} ${span.start} `);
     for (const charge of this.charges.values()) {
       const isInside = charge.at >= span.start && (span.end === null || charge.at < span.end);
-      if (isInside && charge.state !== "voided" && weighsOn(budget.scope, callerOf(charge)))
+      if (isInside && charge.state !== "voided" && appliesTo(budget.scope, callerOf(charge)))
         this.#opened.add(`${budget.id} ${span.start} ${subjectOf(budget.scope, charge)}`);
     }
   }
@@ -133,7 +133,7 @@ export class Books {
     const charge = this.charges.get(id);
     if (charge === undefined) return this.#onFault(`hold ${id} was granted and is not there`);
     for (const budget of this.#look.budgets()) {
-      if (!weighsOn(budget.scope, callerOf(charge))) continue;
+      if (!appliesTo(budget.scope, callerOf(charge))) continue;
       this.#opened.add(
         `${budget.id} ${this.#calendar().spanOf(budget.period, charge.at).start} ${subjectOf(budget.scope, charge)}`,
       );
@@ -148,7 +148,7 @@ export class Books {
     for (const budget of this.#look.budgets()) {
       const { start } = this.#calendar().spanOf(budget.period, charge.at);
       const exists = this.#opened.has(`${budget.id} ${start} ${subjectOf(budget.scope, charge)}`);
-      if (exists && weighsOn(budget.scope, callerOf(charge))) this.#checkRoom(budget, charge, "extension");
+      if (exists && appliesTo(budget.scope, callerOf(charge))) this.#checkRoom(budget, charge, "extension");
     }
   }
 
@@ -161,7 +161,7 @@ export class Books {
     let sum = 0n;
     for (const other of this.charges.values()) {
       if (other.at < start || (end !== null && other.at >= end)) continue;
-      if (!weighsOn(budget.scope, callerOf(other)) || subjectOf(budget.scope, other) !== subject) continue;
+      if (!appliesTo(budget.scope, callerOf(other)) || subjectOf(budget.scope, other) !== subject) continue;
       if (other.state === "posted") sum += other.cost ?? 0n;
       else if (other.state === "pending") sum += other.hold ?? 0n;
     }

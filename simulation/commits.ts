@@ -22,7 +22,7 @@ export class Commits {
   readonly #faults: () => CommitFaults;
   readonly #onWritten: (commands: readonly Command[], result: BatchResult) => void;
   /** The batch that a crash finds on its way. */
-  #underWay: (() => Promise<void>) | null = null;
+  #inFlight: (() => Promise<void>) | null = null;
 
   constructor(
     world: World,
@@ -47,9 +47,9 @@ export class Commits {
           const fault = this.#faults();
           const what = commands.map(([op, id]) => (typeof id === "string" ? `${op} ${id}` : op)).join(", ");
           const delayMs = chance.happens(fault.stalled) ? chance.between(1_000, 20_000) : chance.delayMs();
-          this.#underWay = async () => void (await write(commands));
+          this.#inFlight = async () => void (await write(commands));
           this.#world.after(owner, delayMs, `commit: ${what}`, () => {
-            this.#underWay = null;
+            this.#inFlight = null;
             const answer = (how: string, then: () => void) => this.#world.soon(owner, `${how}: ${what}`, then);
             if (chance.happens(fault.unavailable)) {
               answer("refused", () => resolve(refused(commands)));
@@ -71,11 +71,11 @@ export class Commits {
 
   /** At a crash what is on its way may still be written, or not. */
   async crash(): Promise<void> {
-    const underWay = this.#underWay;
-    this.#underWay = null;
-    if (underWay === null || this.#world.chance.happens(0.5)) return;
+    const inFlight = this.#inFlight;
+    this.#inFlight = null;
+    if (inFlight === null || this.#world.chance.happens(0.5)) return;
     this.#world.note("the commit under way is still written");
-    await underWay();
+    await inFlight();
   }
 }
 

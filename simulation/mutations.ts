@@ -181,8 +181,8 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a count that stops at the hold": [
     {
       file: "core/settlement.ts",
-      from: "return passesHold(reserved, written)",
-      to: "return passesHold(reserved, written) && false",
+      from: "return exceedsHold(reserved, written)",
+      to: "return exceedsHold(reserved, written) && false",
     },
   ],
   "cached tokens outside input_tokens are ignored": [

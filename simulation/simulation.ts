@@ -588,7 +588,7 @@ class Simulation {
     const { differences } = await ledger.verify();
     for (const { kind, id, expected, found } of differences)
       this.fault(`verify: ${kind} ${id}: ${expected} expected, ${found} found`);
-    const untold = await ledger.untoldWindows(this.#world.now, 100);
+    const untold = await ledger.windowsToAlert(this.#world.now, 100);
     if (untold.length > 0)
       this.fault(`nobody was told of ${untold.map(({ budget, subject }) => `${budget.id} ${subject}`).join(", ")}`);
   }

@@ -1,5 +1,5 @@
 import type { TokenCounter } from "../src/ports/token-counter.ts";
-import { chatParts } from "../src/tokens/chat-template.ts";
+import { tokenInput } from "../src/tokens/chat-template.ts";
 import { chatTextOf } from "../src/wire/chat-request.ts";
 import type { Owner, World } from "./world.ts";
 
@@ -15,8 +15,8 @@ export function promptTokensOf(body: Buffer): number {
   return tokensIn(chatTextOf(body));
 }
 
-function tokensIn(chat: Parameters<typeof chatParts>[0]): number {
-  const { texts, escaped, tokens } = chatParts(chat);
+function tokensIn(chat: Parameters<typeof tokenInput>[0]): number {
+  const { texts, escaped, tokens } = tokenInput(chat);
   return [...texts, ...escaped].reduce((sum, text) => sum + tokensOf(text), tokens);
 }
 

@@ -5,7 +5,7 @@ import {
   parseScope,
   periods,
   teamOfScope,
-  weighsOn,
+  appliesTo,
   type Budget,
   type BudgetWindow,
   type Scope,
@@ -96,7 +96,7 @@ export async function listBudgets(
     const used = windowsOf.get(budget.id) ?? [];
     if (budget.scope.kind !== "eachKey") return used;
     const subjects = new Set(used.map(({ subject }) => subject));
-    const unused = live.filter(({ id, team }) => weighsOn(budget.scope, { key: id, team }) && !subjects.has(id));
+    const unused = live.filter(({ id, team }) => appliesTo(budget.scope, { key: id, team }) && !subjects.has(id));
     const span = tools.calendar.spanOf(budget.period, at);
     return [...used, ...unused.map(({ id }) => ({ budget, subject: id, ...span, spent: noMoney, held: noMoney }))];
   });

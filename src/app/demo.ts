@@ -10,7 +10,7 @@ import { printTable } from "../cli/table.ts";
 import { loadSettings } from "../config/load.ts";
 import type { Settings } from "../config/settings.ts";
 import type { ReadFile } from "../config/sources.ts";
-import { fareboxItself } from "../core/admins.ts";
+import { fareboxAdmin } from "../core/admins.ts";
 import { formatUsd } from "../core/money.ts";
 import { silentLog } from "../log/log.ts";
 import type { Sandbox } from "../sandbox/options.ts";
@@ -86,9 +86,9 @@ async function demoKeys(serving: Serving, io: Io): Promise<{ demo: string; inter
   heading(io, "Keys, each with a hard budget");
   const made: Record<string, string> = {};
   for (const [name, limit] of Object.entries(budgets)) {
-    const created = await createKey({ keys: serving.keys, clock, by: fareboxItself }, { name });
+    const created = await createKey({ keys: serving.keys, clock, by: fareboxAdmin }, { name });
     const set = await setBudget(
-      { ledger: serving.ledger, keys: serving.keys, clock, by: fareboxItself },
+      { ledger: serving.ledger, keys: serving.keys, clock, by: fareboxAdmin },
       { scope: `key:${name}`, limit, period: "1d" },
     );
     if (!created.ok || !set.ok) return undefined;

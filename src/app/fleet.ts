@@ -73,13 +73,13 @@ export function fleetMember(parts: MemberParts): FleetMember {
       done[work]++;
       // Somebody waits for messages and tasks; what was spent is told of by the next beat.
       const isElsewhere = work === "posted" ? false : !jobs.of(jobOf[work]).isMine();
-      if (isElsewhere) peers.hasten();
+      if (isElsewhere) peers.beatNow();
     },
     join(used, on) {
       peers.tell(() => ({ catalogue: prices.current.digest, used: used(), done: { ...done } }));
       stops.push(peers.onBeat(followWork(peers, on)));
     },
-    pricesChanged: () => peers.hasten(),
+    pricesChanged: () => peers.beatNow(),
     standing,
     async [Symbol.asyncDispose]() {
       for (const stop of stops) stop();

@@ -1,5 +1,5 @@
 import { buildCatalogue, type CatalogueBuilder } from "../catalogue/build.ts";
-import { explainPrice, namesNear } from "../catalogue/explain.ts";
+import { explainPrice, similarNames } from "../catalogue/explain.ts";
 import { formatFault } from "../core/fault.ts";
 import { loadCatalogue, readPriceTexts } from "../catalogue/load.ts";
 import type { Adapters } from "../cli/adapters.ts";
@@ -19,7 +19,7 @@ export function priceAdapters(
     async explainPrice(folder, model, at) {
       const loaded = await load(folder);
       if (!loaded.ok) return { ok: false, faults: loaded.faults.map(formatFault) };
-      return { ok: true, explained: explainPrice(loaded, model, at), near: namesNear(loaded, model) };
+      return { ok: true, explained: explainPrice(loaded, model, at), near: similarNames(loaded, model) };
     },
 
     async importPrices(folder, order) {

@@ -2,7 +2,7 @@ import { ceilingPrice } from "../core/price.ts";
 import { tokenClasses } from "../core/tokens.ts";
 import { contentId } from "../wire/content-id.ts";
 import { blockOf, type Block } from "./block.ts";
-import { catalogueOf, type CatalogueParts, type Entry, type LoadedCatalogue } from "./catalogue.ts";
+import { catalogueOf, type CatalogueData, type Entry, type LoadedCatalogue } from "./catalogue.ts";
 import { suggest, type Fault } from "../core/fault.ts";
 import type { Origins } from "./origins.ts";
 import { readFraction, type Fraction } from "./rates.ts";
@@ -25,13 +25,13 @@ export type CatalogueResult =
 export type CatalogueBuilder = (layers: readonly (readonly PriceText[])[]) => CatalogueResult;
 
 /** Where a thing is stated. */
-interface Place {
+interface Location {
   readonly file: ReadFile;
   readonly layer: number;
   readonly block: Block;
 }
 
-type PlaceIn = (file: ReadFile, layer: number, path: Path) => Place;
+type LocationIn = (file: ReadFile, layer: number, path: Path) => Location;
 
 /**
  * Builds the catalogue from layers of files, later layers over earlier ones: a model replaces the whole model of its id, a
@@ -44,14 +44,14 @@ export function buildCatalogue(
 ): CatalogueResult {
   const read = layers.map((files) => files.map(({ name, text }) => readPriceFile(name, text)));
   const faults = [...unreadable, ...read.flat().flatMap((file) => file.faults)];
-  const placeIn: PlaceIn = (file, layer, path) => ({
+  const locationIn: LocationIn = (file, layer, path) => ({
     file,
     layer,
     block: blockOf(file, path, (fault) => faults.push(fault)),
   });
 
-  const groups = groupsOf(read, placeIn, unreadable.length === 0);
-  const statements = statementsOf(read, placeIn);
+  const groups = groupsOf(read, locationIn, unreadable.length === 0);
+  const statements = statementsOf(read, locationIn);
   const resolvedOf = (statement: Statement): Resolved => {
     const group = groupOf(statement, groups);
     const spans = resolveModel(statement, group?.fraction ?? null);
@@ -85,7 +85,7 @@ export function buildCatalogue(
 }
 
 interface Group {
-  readonly place: Place;
+  readonly location: Location;
   /** Null where it has a fault. */
   readonly fraction: Fraction | null;
 }
@@ -98,48 +98,50 @@ interface Groups {
   readonly whole: boolean;
 }
 
-function groupsOf(layers: readonly (readonly ReadFile[])[], placeIn: PlaceIn, allRead: boolean): Groups {
+function groupsOf(layers: readonly (readonly ReadFile[])[], locationIn: LocationIn, allRead: boolean): Groups {
   const byName = new Map<string, Group>();
   const lost = new Set<string>();
   let whole = allRead;
   eachFile(layers, (file, layer) => {
     for (const name of file.lostIn(["groups"])) lost.add(name);
-    whole &&= placeIn(file, layer, []).block.reliable("groups");
+    whole &&= locationIn(file, layer, []).block.reliable("groups");
     for (const [name, group] of Object.entries(file.value.groups ?? {})) {
-      const place = placeIn(file, layer, ["groups", name]);
+      const location = locationIn(file, layer, ["groups", name]);
       const other = byName.get(name);
       if (name === ceilingPrice)
-        place.block.report(`"${ceilingPrice}" marks what the price of unknown models was used for; use another name`);
-      if (other?.place.layer === layer)
-        place.block.report(`group "${name}" is already in ${other.place.file.name}; keep one of them`);
+        location.block.report(
+          `"${ceilingPrice}" marks what the price of unknown models was used for; use another name`,
+        );
+      if (other?.location.layer === layer)
+        location.block.report(`group "${name}" is already in ${other.location.file.name}; keep one of them`);
       // The fraction is missing where it was cut out for its own fault.
       const text = group.fraction as string | undefined;
-      byName.set(name, { place, fraction: text === undefined ? null : readFraction(name, text) });
+      byName.set(name, { location, fraction: text === undefined ? null : readFraction(name, text) });
     }
   });
   return { byName, lost, whole };
 }
 
 interface Statement extends ModelStatement {
-  readonly place: Place;
+  readonly location: Location;
 }
 
 /** The models that are in force after all layers, each id once, and the default. */
-function statementsOf(layers: readonly (readonly ReadFile[])[], placeIn: PlaceIn) {
+function statementsOf(layers: readonly (readonly ReadFile[])[], locationIn: LocationIn) {
   const models = new Map<string, Statement>();
   let fallback: Statement | null = null;
   eachFile(layers, (file, layer) => {
     const { value } = file;
-    const whole = placeIn(file, layer, []).block;
+    const whole = locationIn(file, layer, []).block;
     const state = (id: string, provider: string, path: Path, model: ModelStatement["model"]): Statement => {
-      const place = placeIn(file, layer, path);
+      const location = locationIn(file, layer, path);
       return {
         id,
         provider,
         model,
         defaults: value.defaults ?? {},
-        place,
-        block: place.block,
+        location,
+        block: location.block,
         defaultsBlock: whole.at("defaults"),
       };
     };
@@ -155,13 +157,13 @@ function statementsOf(layers: readonly (readonly ReadFile[])[], placeIn: PlaceIn
       const other = models.get(id);
       if (id === ceilingPrice)
         statement.block.report(`"${ceilingPrice}" is kept for the price of unknown models; use another id`);
-      if (other?.place.layer === layer)
-        statement.block.report(`model "${id}" is already in ${other.place.file.name}; keep one of them`);
+      if (other?.location.layer === layer)
+        statement.block.report(`model "${id}" is already in ${other.location.file.name}; keep one of them`);
       models.set(id, statement);
     }
     if (value.default === undefined) return;
-    if (fallback?.place.layer === layer && value.default !== null) {
-      whole.at("default").report(`a default is already in ${fallback.place.file.name}; keep one of them`);
+    if (fallback?.location.layer === layer && value.default !== null) {
+      whole.at("default").report(`a default is already in ${fallback.location.file.name}; keep one of them`);
     }
     fallback = value.default === null ? null : state(ceilingPrice, ceilingPrice, ["default"], value.default);
   });
@@ -197,19 +199,19 @@ interface Resolved {
 function namesOf(resolved: readonly Resolved[]): ReadonlyMap<string, Entry> {
   const owners = new Map<string, Resolved>(resolved.map((each) => [each.statement.id, each]));
   const ids = new Set(owners.keys());
-  const ascending = [...resolved].sort((a, b) => a.statement.place.layer - b.statement.place.layer);
+  const ascending = [...resolved].sort((a, b) => a.statement.location.layer - b.statement.location.layer);
   for (const each of ascending) {
-    const { place } = each.statement;
+    const { location } = each.statement;
     const aliases: readonly (string | undefined)[] = each.entry.aliases;
     aliases.forEach((alias, index) => {
       if (alias === undefined) return;
       const owner = owners.get(alias);
-      const taken = owner?.statement.place;
-      const idOfLater = ids.has(alias) && taken !== undefined && taken.layer > place.layer;
+      const taken = owner?.statement.location;
+      const idOfLater = ids.has(alias) && taken !== undefined && taken.layer > location.layer;
       if (idOfLater) return;
-      if (owner !== undefined && (ids.has(alias) || taken?.layer === place.layer)) {
+      if (owner !== undefined && (ids.has(alias) || taken?.layer === location.layer)) {
         const other = owner === each ? "this model" : `model "${owner.statement.id}"`;
-        place.block.at("aliases", index).report(`"${alias}" already names ${other}; keep one of them`);
+        location.block.at("aliases", index).report(`"${alias}" already names ${other}; keep one of them`);
         return;
       }
       owners.set(alias, each);
@@ -221,7 +223,7 @@ function namesOf(resolved: readonly Resolved[]): ReadonlyMap<string, Entry> {
 /** Plain data, so that the files' texts can be let go. */
 function originsOf(resolved: readonly Resolved[], groups: Groups): Origins {
   const models = resolved.map(({ statement, group }) => {
-    const { id, provider, model, defaults, place, block } = statement;
+    const { id, provider, model, defaults, location, block } = statement;
     const lines = (model.prices ?? []).map((_, index) => block.at("prices", index).line());
     return [
       id,
@@ -230,15 +232,15 @@ function originsOf(resolved: readonly Resolved[], groups: Groups): Origins {
         model,
         defaults,
         fraction: group?.fraction ?? null,
-        file: place.file.name,
-        layer: place.layer,
+        file: location.file.name,
+        layer: location.layer,
         line: block.line(),
         lines,
       },
     ] as const;
   });
   const places = [...groups.byName].map(
-    ([name, { place }]) => [name, { file: place.file.name, line: place.block.line() }] as const,
+    ([name, { location }]) => [name, { file: location.file.name, line: location.block.line() }] as const,
   );
   return { models: new Map(models), groups: new Map(places) };
 }
@@ -255,7 +257,7 @@ function taskUnitsOf(layers: readonly (readonly ReadFile[])[]): ReadonlyMap<stri
 function digestOf(
   entries: readonly Entry[],
   fallback: Entry | null,
-  { taskUnits, routes }: Pick<CatalogueParts, "taskUnits" | "routes">,
+  { taskUnits, routes }: Pick<CatalogueData, "taskUnits" | "routes">,
 ): string {
   const all = [...entries, ...(fallback === null ? [] : [fallback])];
   const models = all.map((entry) => ({

@@ -1,11 +1,11 @@
 import { Worker } from "node:worker_threads";
 import type { PriceText } from "./build.ts";
-import { catalogueOf, type CatalogueParts, type LoadedCatalogue } from "./catalogue.ts";
+import { catalogueOf, type CatalogueData, type LoadedCatalogue } from "./catalogue.ts";
 import type { Fault } from "../core/fault.ts";
 
 /** What the thread answers with: data only. */
 export type BuildReport =
-  | { readonly ok: true; readonly parts: CatalogueParts }
+  | { readonly ok: true; readonly parts: CatalogueData }
   | { readonly ok: false; readonly faults: readonly Fault[] };
 
 /** The worker is a .ts file in a checkout and a .js file in the package. */

@@ -10,10 +10,10 @@ export type Entry = ModelHistory;
 /** The catalogue with what price files say beside the models. */
 export interface LoadedCatalogue extends Catalogue {
   /** What it is made of, as data that can be sent between threads. */
-  readonly parts: CatalogueParts;
+  readonly parts: CatalogueData;
 }
 
-export interface CatalogueParts {
+export interface CatalogueData {
   readonly entries: readonly Entry[];
   /** By id and by alias. */
   readonly byName: ReadonlyMap<string, Entry>;
@@ -27,7 +27,7 @@ export interface CatalogueParts {
 /** Names that clients made up are remembered up to this many. */
 const revisionsMax = 1000;
 
-export function catalogueOf(parts: CatalogueParts): LoadedCatalogue {
+export function catalogueOf(parts: CatalogueData): LoadedCatalogue {
   const { entries, byName, fallback, taskUnits, routes, digest } = parts;
   const revisions = new LRUCache<string, Entry>({ max: revisionsMax });
 

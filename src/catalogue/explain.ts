@@ -1,4 +1,4 @@
-import type { Catalogue, FilePlace, PriceEntry, PriceExplanation, RateRule, TierRules } from "../ports/catalogue.ts";
+import type { Catalogue, FileLocation, PriceEntry, PriceExplanation, RateRule, TierRules } from "../ports/catalogue.ts";
 import { ceilingPrice, serviceTierNames } from "../core/price.ts";
 import { statedClass, tokenClasses } from "../core/tokens.ts";
 import { nearest } from "../core/fault.ts";
@@ -34,7 +34,7 @@ export function explainPrice({ catalogue, origins }: Loaded, name: string, at: n
 }
 
 /** Names that are near to one that nothing prices, or begin like it; nearest first. */
-export function namesNear({ origins }: Loaded, name: string): string[] {
+export function similarNames({ origins }: Loaded, name: string): string[] {
   const known = [...origins.models].flatMap(([id, { model }]) =>
     id === ceilingPrice ? [] : [id, ...(model.aliases ?? [])],
   );
@@ -60,7 +60,10 @@ function entriesOf({ model, file, lines }: ModelOrigin): PriceEntry[] {
   }));
 }
 
-function groupOf({ model, fraction }: ModelOrigin, places: ReadonlyMap<string, FilePlace>): PriceExplanation["group"] {
+function groupOf(
+  { model, fraction }: ModelOrigin,
+  places: ReadonlyMap<string, FileLocation>,
+): PriceExplanation["group"] {
   const place = typeof model.group === "string" ? places.get(model.group) : undefined;
   return fraction === null || place === undefined ? null : { name: fraction.group, fraction: fraction.text, place };
 }

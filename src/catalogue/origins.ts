@@ -1,6 +1,6 @@
 import type { Fraction } from "./rates.ts";
 import type { StatedModel, StatedTraits } from "./schema.ts";
-import type { FilePlace } from "../ports/catalogue.ts";
+import type { FileLocation } from "../ports/catalogue.ts";
 
 /** A model in force as its file states it: for people who ask where a price comes from, never on the path of a request. */
 export interface ModelOrigin {
@@ -21,5 +21,5 @@ export interface ModelOrigin {
 export interface Origins {
   /** By id; the ceiling price of unknown models among them, where one is stated. */
   readonly models: ReadonlyMap<string, ModelOrigin>;
-  readonly groups: ReadonlyMap<string, FilePlace>;
+  readonly groups: ReadonlyMap<string, FileLocation>;
 }

@@ -1,5 +1,5 @@
 import { invariant } from "../core/assert.ts";
-import { imageTokensMost, type ImageRule } from "../core/image-tokens.ts";
+import { imageTokensMax, type ImageRule } from "../core/image-tokens.ts";
 import { parseRate } from "../core/money.ts";
 import {
   canonicalPrice,
@@ -86,7 +86,7 @@ function traitsOf(statement: ModelStatement): Omit<CatalogueModel, "price"> {
   };
   const imageRule = imageRuleOf(stated.image_tokens);
   const imagePart = stated.image_part_tokens ?? null;
-  const imageMost = imageRule === null ? 0 : imageTokensMost(imageRule);
+  const imageMost = imageRule === null ? 0 : imageTokensMax(imageRule);
   if (imagePart === null && imageMost > 0) {
     block
       .at("image_tokens")

@@ -10,7 +10,7 @@ import type { AuditLog } from "../ports/audit-log.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Catalogue, PriceExplanation } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { PriceImportOrder, PriceImportResult } from "../ports/price-import.ts";
+import type { PriceImportParams, PriceImportResult } from "../ports/price-import.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { Ledger, Verification } from "../ports/ledger.ts";
 import type { ProxyRuns } from "../ports/proxies.ts";
@@ -42,7 +42,7 @@ export interface Adapters {
   /** All of stdin. */
   readStdin(): Promise<Buffer>;
   /** What other projects' tables of prices state otherwise, as a price file that is sound beside those of `loadCatalogue`. */
-  importPrices(folder: string | null, order: PriceImportOrder): Promise<PriceImportResult>;
+  importPrices(folder: string | null, order: PriceImportParams): Promise<PriceImportResult>;
   /** Writes price files, all whole or none: new ones (`before` null) beside what is there, edited ones unless they changed meanwhile. */
   writePriceFiles(
     files: readonly { readonly path: string; readonly before: string | null; readonly after: string }[],

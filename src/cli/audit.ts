@@ -1,4 +1,4 @@
-import type { Facts } from "../core/audit.ts";
+import type { AuditDetails } from "../core/audit.ts";
 import { auditEntryJson, auditJson, readAuditCursor } from "../reporting/audit.ts";
 import { parseInstant } from "../reporting/instants.ts";
 import { wholeNumberArgument } from "./arguments.ts";
@@ -45,7 +45,7 @@ export const commands = [
 ];
 
 /** The differences, field by field: "limit_usd 5 -> 7". */
-function changed(before: Facts | null, after: Facts | null): string {
+function changed(before: AuditDetails | null, after: AuditDetails | null): string {
   const names = new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})]);
   const parts = [...names].flatMap((name) => {
     const [was, is] = [shown(before?.[name]), shown(after?.[name])];

@@ -1,5 +1,5 @@
 import { listBudgets, newBudgetFault, removeBudget, setBudget, type NewBudget } from "../admin/budgets.ts";
-import { budgetFacts } from "../core/audit.ts";
+import { budgetDetails } from "../core/audit.ts";
 import { periods } from "../core/budget.ts";
 import { keyNames } from "../reporting/names.ts";
 import type { StandingJson } from "../reporting/shapes/keys.ts";
@@ -45,7 +45,7 @@ export const commands = [
     run: ({ withLedger }, options, scope, limit) =>
       withLedger(scope.startsWith("key:") ? "change" : "create", async (tools) => {
         const set = await setBudget(tools, newBudget(scope, limit, options));
-        return set.ok ? { note: set.note, facts: budgetFacts(set.budget, await keyNames(tools.keys)) } : set;
+        return set.ok ? { note: set.note, facts: budgetDetails(set.budget, await keyNames(tools.keys)) } : set;
       }),
     json: ({ facts }) => facts,
     print: (io, { facts: { scope, limit_usd, period, mode } }) =>

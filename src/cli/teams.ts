@@ -9,7 +9,7 @@ import {
   updateTeam,
 } from "../admin/teams.ts";
 import { changeFault, inputFault } from "../admin/result.ts";
-import { teamFacts } from "../core/audit.ts";
+import { teamDetails } from "../core/audit.ts";
 import { command, json } from "./command.ts";
 import { printLine } from "./io.ts";
 import { limitCells, limitChanges, limitOptions, limitTitles } from "./limit-options.ts";
@@ -23,7 +23,7 @@ export const commands = [
     examples: ["farebox teams create research --rpm 600 --tpm 2000000 --parallel 50"],
     check: (options, name) => inputFault(newTeamSchema, { name, ...limitChanges(options) }),
     run: (tools, options, name) => createTeam(tools, { name, ...limitChanges(options) }),
-    json: ({ team }) => teamFacts(team),
+    json: ({ team }) => teamDetails(team),
     print: (io, { team }) => printLine(io, `created ${team.name}`),
   }),
 
@@ -34,7 +34,7 @@ export const commands = [
     examples: ["farebox teams list"],
     run: async ({ teams, keys, clock }) => {
       const members = await liveMembers(keys, clock.now());
-      return { teams: (await listTeams(teams)).map((team) => ({ ...teamFacts(team), keys: members(team.name) })) };
+      return { teams: (await listTeams(teams)).map((team) => ({ ...teamDetails(team), keys: members(team.name) })) };
     },
     print: (io, { teams }) =>
       printTable(
@@ -59,7 +59,7 @@ export const commands = [
       const shown = await showTeam(teams, name);
       if (!shown.ok) return shown;
       const members = await liveMembers(keys, clock.now());
-      const { models, limits, ...record } = { ...teamFacts(shown.team), keys: members(name) };
+      const { models, limits, ...record } = { ...teamDetails(shown.team), keys: members(name) };
       return { ...record, models, limits };
     },
     print: (io, { models, limits, keys, ...record }) =>
@@ -81,7 +81,7 @@ export const commands = [
     examples: ["farebox teams update research --rpm 1200 --parallel none"],
     check: (options) => changeFault(teamChangeSchema, limitChanges(options)),
     run: (tools, options, name) => updateTeam(tools, name, limitChanges(options)),
-    json: ({ team }) => teamFacts(team),
+    json: ({ team }) => teamDetails(team),
     print: (io, { team }) => printLine(io, `updated ${team.name}`),
   }),
 

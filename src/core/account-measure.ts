@@ -32,7 +32,7 @@ export function measureOf(samples: readonly AccountSample[]): Measure | undefine
     const perUsd = creditsPerUsd(samples, left);
     if (perUsd === undefined || samples.some(({ figures }) => scaledFigure(figures[name]) === undefined)) continue;
     const measure = counterMeasure(samples, name, perUsd);
-    if (!isDead(samples, measure)) return measure;
+    if (!isStalled(samples, measure)) return measure;
   }
   return samples.some(({ figures }) => scaledFigure(figures[balance]) !== undefined)
     ? balanceMeasure(samples)
@@ -99,7 +99,7 @@ function creditsPerUsd(samples: readonly AccountSample[], left: AccountFigure): 
 }
 
 /** A counter that stands still while the ledger and the balance move counts something else. */
-function isDead(samples: readonly AccountSample[], measure: Measure): boolean {
+function isStalled(samples: readonly AccountSample[], measure: Measure): boolean {
   const [first, last] = [samples[0], samples.at(-1)];
   if (first === undefined || last === undefined) return true;
   const moved = (figure: AccountFigure) => (measure.usd(last, figure) ?? 0n) - (measure.usd(first, figure) ?? 0n);

@@ -13,10 +13,10 @@ export interface Admin extends Pick<Key, "id" | "name" | "digest" | "createdAt" 
 export const settingsAdmin = "env";
 
 /** The name under which farebox itself makes changes, as in its demo. */
-export const fareboxItself = "farebox";
+export const fareboxAdmin = "farebox";
 
 /** Names of the audit that no admin can have. */
-export const reservedAdminNames: readonly string[] = [settingsAdmin, fareboxItself];
+export const reservedAdminNames: readonly string[] = [settingsAdmin, fareboxAdmin];
 
 /** What can be wrong with a try to use the admin API. `too_many`: wrong, and answered at once because too many wrong ones wait. */
 export const adminFailures = ["missing", "unknown", "expired", "revoked", "too_many"] as const;

@@ -12,7 +12,7 @@ export const alertTypes = [
 export type AlertType = (typeof alertTypes)[number];
 
 /** What somebody should know, with the figures of the instant at which it was noticed. */
-export type Alert = AlertIdentity & AlertFacts;
+export type Alert = AlertIdentity & AlertDetails;
 
 interface AlertIdentity {
   /** Equal for what is the same alert: one window and one threshold. */
@@ -21,7 +21,7 @@ interface AlertIdentity {
   readonly keyUntil: number | null;
 }
 
-export type AlertFacts =
+export type AlertDetails =
   | { readonly type: "budget_warning"; readonly window: BudgetWindow; readonly percent: number }
   /** `reached`: spent and held are at the limit, of a soft budget spent beyond it. `refused`: a request did not fit. */
   | { readonly type: "budget_exhausted"; readonly window: BudgetWindow; readonly cause: "reached" }
@@ -62,7 +62,7 @@ export function budgetAlerts(windows: readonly BudgetWindow[]): Alert[] {
 }
 
 /** Whether `budgetAlerts` has something to say of a window that nobody was told yet, by the keys of what was told. */
-export function isUntold(window: BudgetWindow, wasTold: (dedupeKey: string) => boolean): boolean {
+export function isAlertDue(window: BudgetWindow, wasTold: (dedupeKey: string) => boolean): boolean {
   return budgetAlerts([window]).some(({ dedupeKey }) => !wasTold(dedupeKey));
 }
 

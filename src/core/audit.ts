@@ -34,7 +34,7 @@ export function operatingSystemUser(name: string): string {
 }
 
 /** What JSON can say of a thing. */
-export type Facts = Readonly<Record<string, unknown>>;
+export type AuditDetails = Readonly<Record<string, unknown>>;
 
 export interface NewAuditEntry {
   /** Milliseconds since 1970 UTC. */
@@ -45,9 +45,9 @@ export interface NewAuditEntry {
   /** What was changed: `key:NAME`, `team:NAME`, `budget:SCOPE/PERIOD`, `charge:ID`, `admin:NAME`, `proxy:NAME`, `session:ID`. */
   readonly object: string;
   /** Null for what was not there before. */
-  readonly before: Facts | null;
+  readonly before: AuditDetails | null;
   /** Null for what is not there any more. */
-  readonly after: Facts | null;
+  readonly after: AuditDetails | null;
 }
 
 export interface AuditEntry extends NewAuditEntry {
@@ -65,7 +65,7 @@ export function keyObject(key: Pick<Key, "name">): string {
 }
 
 /** What everybody who may see a key may see of it: never its digest. */
-export function keyFacts(key: Key) {
+export function keyDetails(key: Key) {
   return {
     id: key.id,
     name: key.name,
@@ -82,7 +82,7 @@ export function keyFacts(key: Key) {
 }
 
 /** What may be seen of an admin: never the digest. */
-export function adminFacts(admin: Admin) {
+export function adminDetails(admin: Admin) {
   return {
     id: admin.id,
     name: admin.name,
@@ -103,8 +103,8 @@ export function adminEntry(
     ...made,
     action,
     object: `admin:${after.name}`,
-    before: before && adminFacts(before),
-    after: adminFacts(after),
+    before: before && adminDetails(before),
+    after: adminDetails(after),
   };
 }
 
@@ -113,7 +113,7 @@ export function keyAction({ secret }: KeyChange): AuditAction {
   return secret === undefined ? "keys.update" : "keys.rotate";
 }
 
-export function teamFacts({ name, models, limits, outputCap, createdAt }: Team) {
+export function teamDetails({ name, models, limits, outputCap, createdAt }: Team) {
   return { name, models, limits, output_cap: outputCap, created_at: isoTime(createdAt) };
 }
 
@@ -129,8 +129,8 @@ export function teamEntry(
     ...made,
     action,
     object: `team:${name}`,
-    before: before && teamFacts(before),
-    after: after && teamFacts(after),
+    before: before && teamDetails(before),
+    after: after && teamDetails(after),
   };
 }
 
@@ -142,7 +142,7 @@ export function budgetObject({ scope, period }: Pick<Budget, "scope" | "period">
 export type NameOfKey = (keyId: string) => string | null | undefined;
 
 /** A budget without what is spent of it. */
-export function budgetFacts({ scope, period, mode, limit, warnPercent }: Omit<Budget, "id">, nameOf: NameOfKey) {
+export function budgetDetails({ scope, period, mode, limit, warnPercent }: Omit<Budget, "id">, nameOf: NameOfKey) {
   return { scope: namedScope(scope, nameOf), period, mode, limit_usd: formatUsd(limit), warn_percent: warnPercent };
 }
 
@@ -157,8 +157,8 @@ export function budgetSetEntry(
     ...made,
     action: "budgets.set",
     object: budgetObject(budget, nameOf),
-    before: before === undefined ? null : budgetFacts(before, nameOf),
-    after: budgetFacts(budget, nameOf),
+    before: before === undefined ? null : budgetDetails(before, nameOf),
+    after: budgetDetails(budget, nameOf),
   };
 }
 
@@ -171,7 +171,7 @@ export function budgetRemoveEntry(
     ...made,
     action: "budgets.remove",
     object: budgetObject(budget, nameOf),
-    before: budgetFacts(budget, nameOf),
+    before: budgetDetails(budget, nameOf),
     after: null,
   };
 }
@@ -182,7 +182,7 @@ export function keyEntry(
   after: Key,
   made: Pick<NewAuditEntry, "at" | "by">,
 ): NewAuditEntry {
-  return { ...made, action, object: keyObject(after), before: before && keyFacts(before), after: keyFacts(after) };
+  return { ...made, action, object: keyObject(after), before: before && keyDetails(before), after: keyDetails(after) };
 }
 
 /** The entry of a proxy that was ended by an administrator, with what it held until then. */

@@ -60,7 +60,7 @@ export function callerOf({
   return { key, team, session: runSessionOf(tags) };
 }
 
-export function weighsOn(scope: Scope, caller: Caller): boolean {
+export function appliesTo(scope: Scope, caller: Caller): boolean {
   switch (scope.kind) {
     case "all":
       return true;
@@ -73,8 +73,8 @@ export function weighsOn(scope: Scope, caller: Caller): boolean {
   }
 }
 
-/** The scopes that weigh on a caller, formatted: exactly those of which `weighsOn` says so. */
-export function scopesWeighingOn({ key, team, session = null }: Caller): string[] {
+/** The scopes that weigh on a caller, formatted: exactly those of which `appliesTo` says so. */
+export function scopesApplyingTo({ key, team, session = null }: Caller): string[] {
   const ofKey: Scope[] =
     key === ""
       ? []
@@ -172,7 +172,7 @@ export function amountToHold(
   whole: PicoUsd | null,
   firstSlice: PicoUsd | null,
 ): PicoUsd | null {
-  return firstSlice !== null && hasHard(windows) ? firstSlice : whole;
+  return firstSlice !== null && hasHardBudget(windows) ? firstSlice : whole;
 }
 
 /** Returns the basis of what `amountToHold` reserves. */
@@ -181,12 +181,12 @@ export function basisToHold(
   whole: HoldBasis | null,
   sliceTokens: number | null,
 ): HoldBasis | null {
-  return whole !== null && sliceTokens !== null && hasHard(windows)
+  return whole !== null && sliceTokens !== null && hasHardBudget(windows)
     ? { ...whole, by: "slice", outputTokens: sliceTokens }
     : whole;
 }
 
-function hasHard(windows: readonly Pick<BudgetWindow, "budget">[]): boolean {
+function hasHardBudget(windows: readonly Pick<BudgetWindow, "budget">[]): boolean {
   return windows.some(({ budget }) => budget.mode === "hard");
 }
 

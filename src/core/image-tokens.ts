@@ -50,7 +50,7 @@ export function imageTokens({ size, detail }: ImagePart, rule: ImageRule): numbe
 }
 
 /** The most that the rule makes of any image. */
-export function imageTokensMost(rule: ImageRule): number {
+export function imageTokensMax(rule: ImageRule): number {
   const tiles = Math.ceil(square / tileSide) * Math.ceil(shortSide / tileSide);
   return rule.kind === "tiles" ? rule.base + rule.tile * tiles : scaleTokens(rule.most, rule.multiplier);
 }

@@ -34,7 +34,7 @@ export interface LimitMet {
 }
 
 /** What is left of one limit. */
-export interface LimitStanding {
+export interface LimitStatus {
   /** `key:alice` or `team:research`. */
   readonly scope: string;
   readonly kind: keyof Limits;
@@ -46,7 +46,7 @@ export interface LimitStanding {
 }
 
 /** The standing of a kind with the least left, where a key and its team both have one; undefined for no limit. */
-export function tightestOf(kind: keyof Limits, standings: readonly LimitStanding[]): LimitStanding | undefined {
+export function tightestLimit(kind: keyof Limits, standings: readonly LimitStatus[]): LimitStatus | undefined {
   return standings.filter((each) => each.kind === kind).toSorted((a, b) => a.remaining - b.remaining)[0];
 }
 

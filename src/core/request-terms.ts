@@ -65,7 +65,7 @@ export interface ToolBound {
 }
 
 /** More calls than any request makes. */
-const callsMost = 1000;
+const callsLimit = 1000;
 
 /** The bound, or the fields that keep the calls from having one. `callsUnstated`: for a request that states none; 0 for no bound. */
 export function toolBoundOf(
@@ -79,7 +79,7 @@ export function toolBoundOf(
     .filter((fee) => fee !== undefined);
   const isKnown = obeysMaxToolCalls && own.length === calls.length && callsMax !== undefined;
   if (!isKnown || (callsMax === null && callsUnstated === 0)) return fields;
-  if (callsMax === "malformed" || (callsMax ?? 0) > callsMost) return ["max_tool_calls"];
+  if (callsMax === "malformed" || (callsMax ?? 0) > callsLimit) return ["max_tool_calls"];
   return {
     calls: callsMax ?? callsUnstated,
     isStated: callsMax !== null,

@@ -46,7 +46,7 @@ export function stateOfSession({ endedAt, expiresAt }: RunSession, at: number): 
 }
 
 /** Whether the key's secret that began a session was replaced, and no longer opens the key. */
-export function isOutlived({ createdAt }: RunSession, { rotatedAt, previous }: Key, at: number): boolean {
+export function isSecretReplaced({ createdAt }: RunSession, { rotatedAt, previous }: Key, at: number): boolean {
   if (rotatedAt === null || createdAt >= rotatedAt) return false;
   return previous === null || at >= previous.validUntil;
 }

@@ -54,7 +54,7 @@ type OutcomeKind =
       readonly promptTokens: number;
       readonly deliveredTokens: number;
       /** What was under way at the gateway when Farebox ended the stream. */
-      readonly underWayTokens?: number;
+      readonly inFlightTokens?: number;
       readonly reason: string;
     } & CountedOutput)
   /** Sent, and nothing tells whether it was billed. `unknownTokens`: the most that an answer can be that could not be read. */
@@ -101,14 +101,14 @@ export function settlementFor(reserved: Reserved, outcome: Outcome): Settlement 
       return { kind: "void", reason: outcome.reason ?? `gateway_${outcome.status}` };
     case "failedAtGateway":
       return outcome.billed
-        ? { ...postHold(reserved, "assumed", `gateway_${outcome.status}`), ...notesOf(outcome) }
+        ? { ...postHold(reserved, "assumed", `gateway_${outcome.status}`), ...doubtsAndBilling(outcome) }
         : { kind: "void", reason: `gateway_${outcome.status}` };
     case "reported":
       return postTokens(reserved, outcome.tokens, {
         source: "reported",
         clamped: outcome.clamped,
         reason: null,
-        ...notesOf(outcome),
+        ...doubtsAndBilling(outcome),
       });
     case "counted":
     case "cut":
@@ -133,7 +133,7 @@ export function tokensUsed(outcome: Outcome): number | null {
     case "counted":
       return promptTotal(outcome.tokens) + withUnknown(outcome, completionTotal(outcome.tokens));
     case "cut":
-      return outcome.promptTokens + withUnknown(outcome, outcome.deliveredTokens + (outcome.underWayTokens ?? 0));
+      return outcome.promptTokens + withUnknown(outcome, outcome.deliveredTokens + (outcome.inFlightTokens ?? 0));
     case "unknown":
       return null;
     default:
@@ -141,13 +141,16 @@ export function tokensUsed(outcome: Outcome): number | null {
   }
 }
 
-type HowKnown = Pick<Posted, "source" | "clamped" | "reason" | "doubts" | "billing" | "delivered">;
+type PostedDetails = Pick<Posted, "source" | "clamped" | "reason" | "doubts" | "billing" | "delivered">;
 
-function notesOf({ doubts, billing }: Pick<Outcome, "doubts" | "billing">): Pick<Posted, "doubts" | "billing"> {
+function doubtsAndBilling({
+  doubts,
+  billing,
+}: Pick<Outcome, "doubts" | "billing">): Pick<Posted, "doubts" | "billing"> {
   return { ...(doubts !== undefined && doubts.length > 0 && { doubts }), ...(billing !== undefined && { billing }) };
 }
 
-function postTokens(reserved: Reserved, tokens: TokenCounts, how: HowKnown): Posted {
+function postTokens(reserved: Reserved, tokens: TokenCounts, how: PostedDetails): Posted {
   if (reserved.price === null) {
     return { kind: "post", cost: null, listCost: null, formula: "unpriced", minimumApplied: false, tokens, ...how };
   }
@@ -180,21 +183,21 @@ function postCount(reserved: Reserved, outcome: Extract<Outcome, { kind: "counte
   const counted = isWhole
     ? outcome.tokens
     : { ...noTokens, input: outcome.promptTokens, output: outcome.deliveredTokens };
-  const underWay = isWhole ? 0 : (outcome.underWayTokens ?? 0);
+  const inFlight = isWhole ? 0 : (outcome.inFlightTokens ?? 0);
   // Text that was counted is a fact; what is not known to be text counts up to what the model can write.
   const bounded = (output: number) => Math.max(counted.output, Math.min(output, outputTokensMax));
   const delivered = {
     input: promptTotal(counted),
     output: completionTotal({ ...counted, output: bounded(counted.output + unknownTokens) }),
   };
-  const how: HowKnown = {
+  const how: PostedDetails = {
     source: isWhole && unknownTokens === 0 && !hasMedia ? "counted" : "partial",
     clamped: false,
     reason: isWhole ? null : outcome.reason,
     delivered,
-    ...notesOf(outcome),
+    ...doubtsAndBilling(outcome),
   };
-  const estimated = Math.max(scaleTokens(counted.output + underWay, errorFactor) + unknownTokens, hiddenTokens);
+  const estimated = Math.max(scaleTokens(counted.output + inFlight, errorFactor) + unknownTokens, hiddenTokens);
   const tokens = {
     ...counted,
     input: scaleTokens(counted.input - mediaTokens, errorFactor) + mediaTokens,
@@ -204,8 +207,8 @@ function postCount(reserved: Reserved, outcome: Extract<Outcome, { kind: "counte
   const written = postTokens(reserved, { ...counted, output: bounded(counted.output + unknownTokens) }, how);
   // Where a minimum of tokens is filled up at the output rate, fewer tokens can cost more.
   const larger = (written.cost ?? 0n) > (estimate.cost ?? 0n) ? written : estimate;
-  if (!passesHold(reserved, larger) && !hasMedia) return larger;
-  return passesHold(reserved, written)
+  if (!exceedsHold(reserved, larger) && !hasMedia) return larger;
+  return exceedsHold(reserved, written)
     ? written
     : { ...postHold(reserved, how.source, how.reason, tokens), ...servedBy(reserved), ...how };
 }
@@ -213,11 +216,11 @@ function postCount(reserved: Reserved, outcome: Extract<Outcome, { kind: "counte
 /** The hold, and more only where an answer that could not be read is larger than what it pays for. */
 function postUnknown(reserved: Reserved, outcome: Extract<Outcome, { kind: "unknown" }>): Posted {
   const { unknownTokens = 0, reason } = outcome;
-  const assumed = { ...postHold(reserved, "assumed", reason), ...notesOf(outcome) };
+  const assumed = { ...postHold(reserved, "assumed", reason), ...doubtsAndBilling(outcome) };
   if (unknownTokens === 0) return assumed;
-  const how: HowKnown = { source: "partial", clamped: false, reason, ...notesOf(outcome) };
+  const how: PostedDetails = { source: "partial", clamped: false, reason, ...doubtsAndBilling(outcome) };
   const most = postTokens(reserved, { ...noTokens, output: unknownTokens }, how);
-  return passesHold(reserved, most) ? most : assumed;
+  return exceedsHold(reserved, most) ? most : assumed;
 }
 
 /** Output with what may be output, up to the most that the model writes. */
@@ -225,7 +228,7 @@ function withUnknown({ unknownTokens = 0, outputTokensMax = Infinity }: CountedO
   return Math.max(output, Math.min(output + unknownTokens, outputTokensMax));
 }
 
-function passesHold({ hold }: Reserved, settlement: Posted): boolean {
+function exceedsHold({ hold }: Reserved, settlement: Posted): boolean {
   return settlement.cost !== null && hold !== null && settlement.cost > hold;
 }
 

@@ -15,7 +15,7 @@ export interface Slices {
 }
 
 /** Where a stream stands under its hold. */
-export interface Standing {
+export interface HoldProgress {
   /** What the hold covers. */
   readonly covered: number;
   /** Written, by the tokenizer, or by bytes where no tokenizer counts it. */
@@ -37,23 +37,23 @@ export function reserveTokens({ sliceTokens }: Pick<Slices, "sliceTokens">): num
   return Math.ceil(sliceTokens / 4);
 }
 
-export function isWorstCase({ covered }: Standing, { outputTokensMax }: Slices): boolean {
+export function isWorstCase({ covered }: HoldProgress, { outputTokensMax }: Slices): boolean {
   return covered >= outputTokensMax;
 }
 
 /** Whether nothing more may be read before the hold has grown, or a count has shown that there is room. */
-export function mustPause(standing: Standing, slices: Slices): boolean {
-  return !isWorstCase(standing, slices) && written(standing) >= pauseLine(standing, slices);
+export function mustPause(progress: HoldProgress, slices: Slices): boolean {
+  return !isWorstCase(progress, slices) && written(progress) >= pauseLine(progress, slices);
 }
 
 /** Half a slice before its end the hold is extended; where that was refused, the rest is used up to the reserve first. */
-export function nextStep(standing: Standing, slices: Slices): Step {
-  if (isWorstCase(standing, slices)) return "wait";
-  const line = standing.refused ? pauseLine(standing, slices) : standing.covered - Math.ceil(slices.sliceTokens / 2);
-  if (written(standing) < line) return "wait";
+export function nextStep(progress: HoldProgress, slices: Slices): Step {
+  if (isWorstCase(progress, slices)) return "wait";
+  const line = progress.refused ? pauseLine(progress, slices) : progress.covered - Math.ceil(slices.sliceTokens / 2);
+  if (written(progress) < line) return "wait";
   // Near the line a count changes little: the next tokens reach it all the same.
-  const near = standing.refused ? Math.min(slices.sliceTokens / 16, 8) : slices.sliceTokens / 8;
-  return standing.uncounted > 0 && standing.counted < line - near ? "count" : "extend";
+  const near = progress.refused ? Math.min(slices.sliceTokens / 16, 8) : slices.sliceTokens / 8;
+  return progress.uncounted > 0 && progress.counted < line - near ? "count" : "extend";
 }
 
 /**
@@ -65,25 +65,25 @@ export function statedSlack(statedTokens: number, errorFactor: Permille): number
 }
 
 /** Whether more may have been written than a stated maximum allows. */
-export function passesStated(standing: Standing, slices: Slices): boolean {
-  return !isWorstCase(standing, slices) && written(standing) > standing.covered;
+export function exceedsStated(progress: HoldProgress, slices: Slices): boolean {
+  return !isWorstCase(progress, slices) && written(progress) > progress.covered;
 }
 
 /** As `nextStep` for a stated maximum: its stream ends by itself, so nothing is done before it has passed it by a count. */
-export function stepBeyondStated(standing: Standing, slices: Slices): Step {
-  if (!passesStated(standing, slices)) return "wait";
-  return standing.uncounted > 0 ? "count" : "extend";
+export function stepBeyondStated(progress: HoldProgress, slices: Slices): Step {
+  if (!exceedsStated(progress, slices)) return "wait";
+  return progress.uncounted > 0 ? "count" : "extend";
 }
 
 /** Up to where a hold should cover next, and the least that lets the stream go on. */
-export function nextCover(standing: Standing, slices: Slices): { readonly wanted: number; readonly least: number } {
-  const from = Math.max(standing.covered, written(standing));
+export function nextCover(progress: HoldProgress, slices: Slices): { readonly wanted: number; readonly least: number } {
+  const from = Math.max(progress.covered, written(progress));
   const within = (tokens: number) => Math.min(tokens, slices.outputTokensMax);
   return { wanted: within(from + slices.sliceTokens), least: within(from + reserveTokens(slices) + 1) };
 }
 
 /** How a stream was written so far: tokens and the time from its first text to its last. Milliseconds. */
-export interface WrittenSoFar {
+export interface WritingPace {
   readonly tokens: number;
   readonly tookMs: number;
 }
@@ -92,9 +92,9 @@ export interface WrittenSoFar {
  * What the gateway has written, at the stream's own pace, and nobody will read: since the last text and until it hears that
  * the stream is ended. At most the reserve, which is kept for that.
  */
-export function tokensUnderWay({ tokens, tookMs }: WrittenSoFar, unheardMs: number, slices: Slices): number {
+export function tokensInFlight({ tokens, tookMs }: WritingPace, unreadMs: number, slices: Slices): number {
   const reserve = reserveTokens(slices);
-  return tookMs > 0 ? Math.min(Math.ceil((tokens * unheardMs) / tookMs), reserve) : reserve;
+  return tookMs > 0 ? Math.min(Math.ceil((tokens * unreadMs) / tookMs), reserve) : reserve;
 }
 
 /** The most tokens, up to `max`, that a hold of this amount pays for; 0 where it pays for none. `costAt` must never fall. */
@@ -110,10 +110,10 @@ export function tokensCovered(hold: PicoUsd, costAt: (tokens: number) => PicoUsd
   return paid;
 }
 
-function written({ counted, uncounted }: Standing): number {
+function written({ counted, uncounted }: HoldProgress): number {
   return counted + uncounted;
 }
 
-function pauseLine({ covered }: Standing, slices: Slices): number {
+function pauseLine({ covered }: HoldProgress, slices: Slices): number {
   return covered - reserveTokens(slices);
 }

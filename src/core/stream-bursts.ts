@@ -21,7 +21,7 @@ export interface BurstMark {
 }
 
 /** What a watched stream showed of a model. */
-export interface StreamSeen {
+export interface StreamObservation {
   readonly key: string;
   readonly model: string;
   readonly kind: StreamKind;
@@ -35,7 +35,11 @@ export const liveStreamsMin = 3;
 export const markKeptMs = 30 * 86_400_000;
 
 /** Returns the marks of a model after a stream; `marks` are all of its marks before. */
-export function marksAfter(before: readonly BurstMark[], { key, model, kind }: StreamSeen, at: number): BurstMark[] {
+export function marksAfter(
+  before: readonly BurstMark[],
+  { key, model, kind }: StreamObservation,
+  at: number,
+): BurstMark[] {
   const marks = before.filter((mark) => mark.at >= at - markKeptMs);
   const isNear = (mark: BurstMark) => Math.abs(at - mark.at) < markMs;
   if (kind === "live") {
@@ -68,7 +72,7 @@ export class BurstJudge {
   #inWindow = 0;
   #windowAt = -Infinity;
   #pausedAtWindow = 0;
-  #pausedAtLook = 0;
+  #pausedAtUpdate = 0;
   isBurst = false;
 
   constructor(slices: Pick<Slices, "sliceTokens">) {
@@ -85,13 +89,13 @@ export class BurstJudge {
   }
 
   /** After each chunk. True once, where the stream shows itself as a burst. `pausedMs`: how long nothing was read so far. */
-  look(now: number, pausedMs: number): boolean {
+  update(now: number, pausedMs: number): boolean {
     if (now - this.#windowAt > atOnceMs) {
       this.#windowAt = now;
       this.#inWindow = 0;
-      this.#pausedAtWindow = this.#pausedAtLook;
+      this.#pausedAtWindow = this.#pausedAtUpdate;
     }
-    this.#pausedAtLook = pausedMs;
+    this.#pausedAtUpdate = pausedMs;
     this.#all += this.#fresh;
     this.#inWindow += this.#fresh;
     this.#fresh = 0;

@@ -34,7 +34,7 @@ export type RouteMatch =
       /** The path's segment at `{task_id}`, as it came; null where it has none. */ readonly taskId: string | null;
     }
   /** A route's path in another spelling, or with another method: a gateway might take it for the route. */
-  | { readonly kind: "misspelt"; readonly route: TaskRoute };
+  | { readonly kind: "misspelled"; readonly route: TaskRoute };
 
 const variable = "{task_id}";
 
@@ -46,7 +46,7 @@ export function hasTaskId(path: string): boolean {
 export function matchRoute(routes: readonly TaskRoute[], method: string, path: string): RouteMatch | undefined {
   const written = path.split("/").slice(1);
   const canonical = canonicalSegments(path);
-  let misspelt: TaskRoute | undefined;
+  let misspelled: TaskRoute | undefined;
   for (const route of routes) {
     const pattern = route.path.split("/").slice(1);
     if (!matches(pattern.map(canonicalSegment), canonical)) continue;
@@ -54,9 +54,9 @@ export function matchRoute(routes: readonly TaskRoute[], method: string, path: s
       const at = pattern.indexOf(variable);
       return { kind: "route", route, taskId: at === -1 ? null : (written[at] ?? null) };
     }
-    misspelt ??= route;
+    misspelled ??= route;
   }
-  return misspelt && { kind: "misspelt", route: misspelt };
+  return misspelled && { kind: "misspelled", route: misspelled };
 }
 
 function matches(pattern: readonly string[], segments: readonly string[]): boolean {

@@ -144,7 +144,7 @@ export function nextPollAt(task: Pick<Task, "createdAt" | "deadlineAt">, now: nu
 export const clientPauseMs = pollPauseMs.most;
 
 /** A client's look at a task that tells nothing new is written down at most this often. Milliseconds. */
-export const sightEveryMs = 10_000;
+export const observationEveryMs = 10_000;
 
 /** A poll that is due later than any pause allows was set by a clock that has stepped back since. Milliseconds. */
 export const pollPauseMsMax = pollPauseMs.most * 1.25;

@@ -4,7 +4,7 @@ import { costWithinRange, type Cost } from "./cost.ts";
 import type { PriceVersion } from "./price.ts";
 
 /** What the amount of a posted charge followed from. */
-export type ChargedFacts = Pick<Charge, "at" | "model" | "formula" | "source" | "tokens" | "cost" | "listCost"> &
+export type ChargeInputs = Pick<Charge, "at" | "model" | "formula" | "source" | "tokens" | "cost" | "listCost"> &
   Partial<Pick<Charge, "billing">>;
 
 /**
@@ -35,7 +35,7 @@ export type PriceAt = (model: string, at: number) => PriceVersion | "unknown_mod
  * What a posted charge would have cost under other prices, from the same tokens; under the very prices that charged it, what
  * it did cost. The model that was asked for counts, not the served one: it is what a request is priced by.
  */
-export function recomputeUnder(charge: ChargedFacts, priceAt: PriceAt): Recomputed {
+export function recomputeUnder(charge: ChargeInputs, priceAt: PriceAt): Recomputed {
   const obstacle = obstacleOf(charge);
   if (obstacle !== null) return { ok: false, why: obstacle };
   const price = priceAt(charge.model, charge.at);
@@ -45,7 +45,7 @@ export function recomputeUnder(charge: ChargedFacts, priceAt: PriceAt): Recomput
 }
 
 /** Why a charge follows from no tokens; null where it does. */
-function obstacleOf({ formula, source }: ChargedFacts): NotRecomputed | null {
+function obstacleOf({ formula, source }: ChargeInputs): NotRecomputed | null {
   switch (formula) {
     case "tokens":
     case "per_request":

@@ -96,7 +96,7 @@ export function startAlerts(deps: AlertDeps): Alerts {
     const hasTurned = lastAt !== null && calendar.spanOf("1h", lastAt).start !== calendar.spanOf("1h", now).start;
     const instants = lastAt !== null && hasTurned ? [lastAt, now] : [now];
     const startedAt = clock.monotonic();
-    const found = await Promise.all(instants.map((at) => ledger.untoldWindows(at, windowsMax)));
+    const found = await Promise.all(instants.map((at) => ledger.windowsToAlert(at, windowsMax)));
     budgetsMs = clock.monotonic() - startedAt;
     if (found.some(({ length }) => length === windowsMax)) spent();
     return budgetAlerts(found.flat());

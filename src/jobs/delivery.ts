@@ -2,7 +2,7 @@ import type { AddressRule } from "../core/addresses.ts";
 import { nextTryAt, pauseMsMax } from "../core/backoff.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
-import type { Message, MessageKind, Outbox, Tried } from "../ports/outbox.ts";
+import type { Message, MessageKind, Outbox, TryResult } from "../ports/outbox.ts";
 import type { SendResult, WebhookSender } from "../ports/webhook-sender.ts";
 import { loop } from "../time/loop.ts";
 import { sleep } from "../time/sleep.ts";
@@ -68,7 +68,7 @@ export function startDelivery(deps: DeliveryDeps): Delivery {
     if (busy.size >= concurrencyMax || !isMine()) return tidyEveryMs;
     const due = await outbox.due({
       now: clock.now(),
-      besides: [...busy.keys()],
+      except: [...busy.keys()],
       limit: concurrencyMax - busy.size,
       pauseMsMax,
     });
@@ -148,7 +148,7 @@ async function send(
   return sender.send({ url, rule, headers: { ...standard, ...headers(standard, body) }, body });
 }
 
-function triedOf({ clock, random }: DeliveryDeps, message: Message, sent: SendResult, isGone: boolean): Tried {
+function triedOf({ clock, random }: DeliveryDeps, message: Message, sent: SendResult, isGone: boolean): TryResult {
   const now = clock.now();
   if (sent.ok) return { kind: "delivered", at: now };
   const { createdAt, tries } = message;

@@ -53,8 +53,8 @@ export function startTaskPoller(deps: {
     if (limit <= 0 || !claim.isMine()) return Infinity;
     const [now, monotonic] = [clock.now(), clock.monotonic()];
     for (const [taskId, until] of resting) if (until <= monotonic) resting.delete(taskId);
-    const besides = [...polling.keys(), ...resting.keys()];
-    const due = await tasks.due({ now, limit, besides, pauseMsMax: pollPauseMsMax });
+    const except = [...polling.keys(), ...resting.keys()];
+    const due = await tasks.due({ now, limit, except, pauseMsMax: pollPauseMsMax });
     if (polls.ending.aborted || !claim.isMine()) return Infinity;
     for (const task of due.tasks) polling.set(task.taskId, poll(task));
     const pauses = [...resting.values()].map((until) => until - monotonic);

@@ -123,7 +123,7 @@ export type RateRule =
   | { readonly kind: "parent"; readonly of: TokenClass };
 
 /** A line of a price file; lines count from 1. */
-export interface FilePlace {
+export interface FileLocation {
   readonly file: string;
   readonly line: number;
 }
@@ -135,9 +135,9 @@ export interface PriceExplanation {
   /** With the price in force at the instant. */
   readonly model: CatalogueModel;
   readonly aliases: readonly string[];
-  readonly place: FilePlace;
+  readonly place: FileLocation;
   /** The group's fraction and where it is stated. */
-  readonly group: { readonly name: string; readonly fraction: string; readonly place: FilePlace } | null;
+  readonly group: { readonly name: string; readonly fraction: string; readonly place: FileLocation } | null;
   /** The prices of its tasks at all times. */
   readonly tasks: readonly TaskHistory[];
   /** Every entry of the file, ascending. */
@@ -161,7 +161,7 @@ export interface PriceEntry {
   readonly from: string;
   /** ISO day, exclusive; null while it has no successor. */
   readonly until: string | null;
-  readonly place: FilePlace;
+  readonly place: FileLocation;
 }
 
 /** For each class: the class whose official rate is its list rate, and why it is charged as it is. */

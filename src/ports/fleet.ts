@@ -40,7 +40,7 @@ export interface Peers {
   /** Has each beat take along what `news` answers. */
   tell(news: () => News): void;
   /** Beats now: what changed should not wait. */
-  hasten(): void;
+  beatNow(): void;
   /** The others that live, as of the last beat that came through. */
   live(): readonly Peer[];
   /** After each beat that came through. Returns the way to stop listening. */

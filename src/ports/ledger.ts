@@ -8,9 +8,9 @@ import type { PriceVersion } from "../core/price.ts";
 import type { RawUnits } from "../core/raw-units.ts";
 import type { CorrectionMade } from "../core/reconciliation.ts";
 import type { Settlement } from "../core/settlement.ts";
-import type { BurstMark, StreamSeen } from "../core/stream-bursts.ts";
+import type { BurstMark, StreamObservation } from "../core/stream-bursts.ts";
 import type { TokenCounts } from "../core/tokens.ts";
-import type { ChargedFacts, NotRecomputed, Recomputed } from "../core/what-if.ts";
+import type { ChargeInputs, NotRecomputed, Recomputed } from "../core/what-if.ts";
 import type { RecentCursor, RecentQuery, SpendQuery, SpendRow } from "./spend.ts";
 
 /**
@@ -39,7 +39,7 @@ export interface Ledger extends AsyncDisposable {
    */
   writtenFor(idempotency: string, written: string | null, at: number): Promise<WrittenResult>;
   /** Takes note of what a watched stream showed of its model; null only looks. Answers with all marks. */
-  burstMarks(seen: StreamSeen | null, at: number): Promise<BurstMarksResult>;
+  burstMarks(seen: StreamObservation | null, at: number): Promise<BurstMarksResult>;
   /**
    * Adds a correction beside a posted charge: a new row, never an edit. It has the charge's time, so it moves the windows,
    * days and reports that the charge is in.
@@ -63,7 +63,7 @@ export interface Ledger extends AsyncDisposable {
    * Of the windows at the instant those, at most `limit`, that are to be told of by the rules of alerts, and are not by what is
    * in the outbox. Where a proxy runs, it is not found out on the thread that answers requests.
    */
-  untoldWindows(at: number, limit: number): Promise<readonly BudgetWindow[]>;
+  windowsToAlert(at: number, limit: number): Promise<readonly BudgetWindow[]>;
 
   charge(id: string): Promise<Charge | undefined>;
   /** Newest first. */
@@ -92,7 +92,7 @@ export interface Ledger extends AsyncDisposable {
    */
   whatIf(
     query: ReportQuery,
-    recompute: (charge: ChargedFacts) => Recomputed,
+    recompute: (charge: ChargeInputs) => Recomputed,
     onProgress?: (share: number) => void,
   ): Promise<readonly WhatIfRow[]>;
   /** The end of the last day of which retention has turned charges into sums; null where it has not. */

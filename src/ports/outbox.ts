@@ -8,7 +8,7 @@ export const privateKinds: readonly MessageKind[] = ["task_webhook"];
 export type MessageState =
   | "waiting"
   | "delivered"
-  /** Tried for as long as it is worth it, or its target is gone. */
+  /** TryResult for as long as it is worth it, or its target is gone. */
   | "given_up"
   /** Nobody was to be told: it is kept for the record. */
   | "unsent";
@@ -42,7 +42,7 @@ export interface Message extends NewMessage {
 }
 
 /** What became of one try. */
-export type Tried =
+export type TryResult =
   | { readonly kind: "delivered"; readonly at: number }
   | { readonly kind: "failed"; readonly error: string; readonly nextTryAt: number }
   | { readonly kind: "given_up"; readonly at: number; readonly error: string };
@@ -62,17 +62,17 @@ export interface Outbox {
   /** Adds all of them, at most 200, in one transaction, without those whose key is known. The ids of the new ones; undefined when nothing could be written. */
   put(messages: readonly NewMessage[]): Promise<readonly string[] | undefined>;
   /**
-   * What is to be tried now, at most `limit`, but nothing for the targets `besides`. A time further ahead than
+   * What is to be tried now, at most `limit`, but nothing for the targets `except`. A time further ahead than
    * `pauseMsMax` is none: the clock was set back since.
    */
   due(query: {
     readonly now: number;
-    readonly besides: readonly string[];
+    readonly except: readonly string[];
     readonly limit: number;
     readonly pauseMsMax: number;
   }): Promise<DueMessages>;
   /** Writes down what became of a try; a message that does not wait stays as it is. False when it could not be written. */
-  tried(id: string, tried: Tried): Promise<boolean>;
+  tried(id: string, tried: TryResult): Promise<boolean>;
   /** How many wait. */
   waiting(): Promise<number>;
   /** Newest first, at most `limit` (1 to 1001), those before the message `after`; none where that is not known. */

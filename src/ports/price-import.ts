@@ -9,7 +9,7 @@ export interface PriceTableText {
   readonly text: string;
 }
 
-export interface PriceImportOrder {
+export interface PriceImportParams {
   /** At least one. Where several state a price, those of its classes on which they differ are not taken. */
   readonly tables: readonly PriceTableText[];
   /** The format of all of them; null to tell it from each table. */

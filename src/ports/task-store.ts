@@ -15,7 +15,7 @@ export interface TaskStore {
   /** The task that a charge pays for; undefined while it is not bound. */
   ofCharge(charge: string): Promise<Task | undefined>;
   /** Takes note of a running task's record; nothing happens to one that is settled. False where it could not be written. */
-  saw(taskId: string, sight: TaskSight): Promise<boolean>;
+  observe(taskId: string, sight: TaskObservation): Promise<boolean>;
   /**
    * Posts or voids the task's charge and ends the task, in one transaction; a repeat is answered with the first result and
    * changes nothing. Never refused for lack of room.
@@ -43,7 +43,7 @@ export type BindResult =
   | { readonly ok: false; readonly reason: "taken" | "no_such_charge" | "unavailable" };
 
 /** What a record says of a task that runs on. */
-export interface TaskSight {
+export interface TaskObservation {
   readonly status: TaskStatus;
   readonly startedAt: number | null;
   readonly seenAt: number;
@@ -68,7 +68,7 @@ export interface DueQuery {
   /** A poll that is due later than this from now was set by a clock that has stepped back: it is due. */
   readonly pauseMsMax: number;
   /** Tasks that are being looked at. */
-  readonly besides: readonly string[];
+  readonly except: readonly string[];
 }
 
 export interface DueTasks {

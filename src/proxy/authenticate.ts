@@ -4,7 +4,7 @@ import type { Caller } from "../core/budget.ts";
 import { isLive, mayUse, type Key } from "../core/keys.ts";
 import { smallestCap } from "../core/output-cap.ts";
 import type { Refusal } from "../core/refusals.ts";
-import { isOutlived, stateOfSession, type RunSession } from "../core/run-sessions.ts";
+import { isSecretReplaced, stateOfSession, type RunSession } from "../core/run-sessions.ts";
 import type { Team } from "../core/teams.ts";
 import type { Changes } from "../ports/changes.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -150,7 +150,7 @@ function liveOrRefused(known: Known, now: number): KeyAuthentication {
   const { key, session } = known;
   if (session !== undefined && stateOfSession(session, now) !== "open")
     return refused(session.endedAt === null ? "This session has expired." : "This session has ended.");
-  if (session !== undefined && isOutlived(session, key, now))
+  if (session !== undefined && isSecretReplaced(session, key, now))
     return refused("The key of this session has a new secret; begin another session.");
   if (isLive(key, now)) return known;
   return refused(key.revokedAt === null ? "This API key has expired." : "This API key has been revoked.");

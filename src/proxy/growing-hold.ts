@@ -3,15 +3,15 @@ import type { PicoUsd } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";
 import {
   isWorstCase,
-  passesStated,
+  exceedsStated,
   statedSlack,
   stepBeyondStated,
   mustPause,
   nextCover,
   nextStep,
   tokensCovered,
-  tokensUnderWay,
-  type Standing,
+  tokensInFlight,
+  type HoldProgress,
   type Step,
 } from "../core/slices.ts";
 import { BurstJudge, type StreamKind } from "../core/stream-bursts.ts";
@@ -38,7 +38,7 @@ export interface GrowingHold extends StreamWatch {
   /** What is held, as soon as no extension is under way. Asked for after the end. */
   settled(): Promise<PicoUsd>;
   /** Output that the gateway was writing unread when the stream was ended for its hold; 0 where it ended otherwise. */
-  readonly underWayTokens: number;
+  readonly inFlightTokens: number;
 }
 
 export interface GrowParams {
@@ -84,7 +84,7 @@ class Grower implements GrowingHold {
   #stream: WatchedStream | undefined;
   #isReadable = true;
   readonly #written: WrittenText;
-  underWayTokens = 0;
+  inFlightTokens = 0;
   #refused = false;
   #tightened = false;
   #pauseTimer: Timer | undefined;
@@ -133,8 +133,8 @@ class Grower implements GrowingHold {
       this.#judge.wrote(bytes);
       if (this.#counts()) this.#written.addUnknown(bytes);
     },
-    underWay: (bytes) => {
-      if (this.#counts()) this.#written.underWay(bytes);
+    inFlight: (bytes) => {
+      if (this.#counts()) this.#written.inFlight(bytes);
     },
     media: () => {
       // No text bounds an image or sound: as for a stream that cannot be read, the worst case is held before it goes on.
@@ -148,17 +148,17 @@ class Grower implements GrowingHold {
 
   /** Whether what is written can still outgrow the hold. */
   #counts(): boolean {
-    return this.#state !== "over" && !isWorstCase(this.#standing(), this.#growth);
+    return this.#state !== "over" && !isWorstCase(this.#progress(), this.#growth);
   }
 
   look(): void {
     if (this.#state === "over") return;
     const { clock } = this.#deps;
     const pausedMs = this.#stream?.pausedMs() ?? 0;
-    if (!this.#isStated && this.#judge.look(clock.monotonic(), pausedMs)) this.#params.saw("burst");
+    if (!this.#isStated && this.#judge.update(clock.monotonic(), pausedMs)) this.#params.saw("burst");
     if (this.#state !== "growing") return;
-    const standing = this.#standing();
-    const mustStop = this.#isStated ? passesStated(standing, this.#growth) : mustPause(standing, this.#growth);
+    const progress = this.#progress();
+    const mustStop = this.#isStated ? exceedsStated(progress, this.#growth) : mustPause(progress, this.#growth);
     if (mustStop) this.#pause();
     if (!this.#isWorking && this.#step() !== "wait") this.#start();
   }
@@ -197,16 +197,16 @@ class Grower implements GrowingHold {
   }
 
   #step(): Step {
-    const standing = this.#standing();
-    if (this.#isStated) return stepBeyondStated(standing, this.#growth);
-    if (this.#isReadable || isWorstCase(standing, this.#growth)) return nextStep(standing, this.#growth);
+    const progress = this.#progress();
+    if (this.#isStated) return stepBeyondStated(progress, this.#growth);
+    if (this.#isReadable || isWorstCase(progress, this.#growth)) return nextStep(progress, this.#growth);
     return "extend";
   }
 
   async #extend(): Promise<void> {
     const all = this.#growth.outputTokensMax;
     const { wanted, least } = this.#isReadable
-      ? nextCover(this.#standing(), this.#growth)
+      ? nextCover(this.#progress(), this.#growth)
       : { wanted: all, least: all };
     const result = await this.#deps.ledger.extend(this.#params.id, this.#lacking(wanted), this.#lacking(least));
     if (result.ok) {
@@ -260,15 +260,15 @@ class Grower implements GrowingHold {
     this.#resume();
     await this.#sleep(drainMs);
     if (this.#state !== "ending") return;
-    this.underWayTokens = this.#underWay();
+    this.inFlightTokens = this.#inFlight();
     if (this.#stream === undefined) return;
     this.#deps.onRefusal(refusal);
     this.#stream.stop(refusal.code, refusal);
   }
 
-  #underWay(): number {
+  #inFlight(): number {
     const { silentMs, soFar } = this.#written;
-    return silentMs === null ? 0 : tokensUnderWay(soFar, silentMs + hearingMs, this.#growth);
+    return silentMs === null ? 0 : tokensInFlight(soFar, silentMs + hearingMs, this.#growth);
   }
 
   #pause(): void {
@@ -297,7 +297,7 @@ class Grower implements GrowingHold {
     });
   }
 
-  #standing(): Standing {
+  #progress(): HoldProgress {
     const { counted, uncounted } = this.#written;
     return { covered: this.#covered + this.#slack, counted, uncounted, refused: this.#refused };
   }

@@ -109,7 +109,7 @@ export function createHolder(deps: {
   };
 
   /** Tries the worst case by the length of the body, then by a count of its prompt. */
-  const tryBoth = async (params: HoldParams): Promise<Tried> => {
+  const tryBoth = async (params: HoldParams): Promise<TryResult> => {
     const reservation: Reservation = params.quote;
     const result = await tryHold(params, reservation);
     if (result.ok || result.reason !== "no_room") return { reservation, result };
@@ -167,7 +167,7 @@ export function createHolder(deps: {
   }
 }
 
-interface Tried {
+interface TryResult {
   readonly reservation: Reservation;
   readonly result: HoldResult;
   /** The tokens of the prompt; undefined where they were not counted. */

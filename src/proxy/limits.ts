@@ -1,4 +1,4 @@
-import { tightestOf, type LimitStanding } from "../core/limits.ts";
+import { tightestLimit, type LimitStatus } from "../core/limits.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
 import type { Authenticated } from "./authenticate.ts";
@@ -12,7 +12,7 @@ export interface Limiter {
   /** Takes a request and a slot among the running ones, of the key and its team both or of neither. */
   enter(who: Authenticated): Entry | Promise<Entry>;
   /** What is left of each limit that weighs on the caller, the key's before the team's. */
-  standing(who: Authenticated): readonly LimitStanding[];
+  standing(who: Authenticated): readonly LimitStatus[];
 }
 
 export type Entry =
@@ -97,9 +97,9 @@ const headerPrefix = "x-ratelimit-";
 const headerNames = { rpm: "requests", tpm: "tokens" } as const;
 
 /** What is left, in OpenAI's names, of the tighter limit where a key's and its team's both weigh. */
-export function limitHeaders(standings: readonly LimitStanding[]): HeaderList {
+export function limitHeaders(standings: readonly LimitStatus[]): HeaderList {
   return (["rpm", "tpm"] as const).flatMap((kind) => {
-    const tightest = tightestOf(kind, standings);
+    const tightest = tightestLimit(kind, standings);
     if (tightest === undefined) return [];
     const name = headerNames[kind];
     return [

@@ -19,7 +19,7 @@ export interface Metered {
   readonly body: Buffer;
   readonly request: ModelRequest;
   /** Output that the gateway was writing unread when Farebox ended the stream. */
-  readonly underWayTokens: number;
+  readonly inFlightTokens: number;
 }
 
 export type Meter = (ending: Ending, of: Metered) => Promise<Outcome>;
@@ -117,7 +117,7 @@ export function createMeter(deps: { readonly tokens: TokenCounter; readonly cloc
           kind: "cut",
           promptTokens: tokens.prompt,
           deliveredTokens: tokens.output,
-          underWayTokens: of.underWayTokens,
+          inFlightTokens: of.inFlightTokens,
           ...besideText(ending, of, tokens),
           reason: ending.reason,
         };

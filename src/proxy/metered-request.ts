@@ -391,8 +391,8 @@ async function meterAndSettle(
   const { servedPrice, billing, doubts } = billedAs(quote, terms);
   let outcome: Outcome;
   try {
-    const underWayTokens = growing?.underWayTokens ?? 0;
-    outcome = await steps.meter(ending, { model: quote.model, body, request: quote.request, underWayTokens });
+    const inFlightTokens = growing?.inFlightTokens ?? 0;
+    outcome = await steps.meter(ending, { model: quote.model, body, request: quote.request, inFlightTokens });
   } catch (error) {
     steps.log.error({ request_id: held.id, err: error }, "an answer could not be metered; its hold is posted");
     outcome = { kind: "unknown", reason: "not_metered" };

@@ -4,7 +4,7 @@ import type { Catalogue } from "../ports/catalogue.ts";
 import type { Exchange } from "../ports/exchange.ts";
 import { passthrough } from "../wire/endpoints/passthrough.ts";
 import { invalid } from "../wire/model-request.ts";
-import { areTwins } from "../wire/request-fields.ts";
+import { equalFolded } from "../wire/request-fields.ts";
 import { hasModelList, outputCapOf } from "./authenticate.ts";
 import { notCapped } from "./output-limit.ts";
 import { refuse, withKey, type Handler } from "./handler.ts";
@@ -37,7 +37,7 @@ function modelElsewhere(exchange: Exchange, isModel: (name: string) => boolean):
   const model = modelInPath(exchange.path, isModel);
   if (model !== undefined) return nameInBody(`the path names the model '${model}'`);
   const inQuery = [...new URLSearchParams(exchange.query)].find(
-    ([name, value]) => areTwins(name, "model") || isModel(value),
+    ([name, value]) => equalFolded(name, "model") || isModel(value),
   );
   if (inQuery !== undefined) return nameInBody(`the query names the model '${inQuery[1]}'`);
   const contentType = exchange.header("content-type") ?? "application/json";

@@ -16,7 +16,7 @@ import { scaleTokens } from "../core/tokens.ts";
 import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import { contentId } from "../wire/content-id.ts";
-import { bothFacts } from "../wire/findings.ts";
+import { mergeFindings } from "../wire/findings.ts";
 import type { ModelRequest } from "../wire/model-request.ts";
 import { countPromptText } from "./meter.ts";
 
@@ -146,7 +146,7 @@ export function createPricer(deps: {
     );
     if (!counted.ok) return undefined;
     const template = prompt.kind === "chat" ? templateSlackTokens * prompt.chat.messages : 0;
-    const beside = scaleTokens(request.prompt.bytesBeside(body), model.tokensPerByte);
+    const beside = scaleTokens(request.prompt.bytesOutside(body), model.tokensPerByte);
     return Math.min(counted.tokens + template + beside + media, promptTokens);
   };
 
@@ -304,7 +304,7 @@ function withUnpricedHour(request: ModelRequest): ModelRequest {
   return {
     ...request,
     unboundedFields: [...request.unboundedFields, "cache_control.ttl"],
-    fields: bothFacts(request.fields, {
+    fields: mergeFindings(request.fields, {
       models: [],
       mentions: [],
       unknown: [],

@@ -1,11 +1,4 @@
-import {
-  nothingUsed,
-  sumOfUse,
-  type LimitMet,
-  type Limits,
-  type LimitStanding,
-  type LimitUse,
-} from "../core/limits.ts";
+import { nothingUsed, sumOfUse, type LimitMet, type Limits, type LimitStatus, type LimitUse } from "../core/limits.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { HeaderList } from "../ports/exchange.ts";
@@ -263,10 +256,10 @@ function limitRefusal(all: readonly Met[]): Refusal | null {
   return { code, met, retryAfterSeconds: Math.max(1, Math.ceil(waitMs / 1000)) };
 }
 
-function standingOf(party: Party, now: number): LimitStanding[] {
+function standingOf(party: Party, now: number): LimitStatus[] {
   const { scope, limits, meter, peers } = party;
   const { requests, tokens, running } = usedOf(party, now);
-  const standing = (kind: keyof Limits, used: number, resetsInMs: number | null): LimitStanding[] => {
+  const standing = (kind: keyof Limits, used: number, resetsInMs: number | null): LimitStatus[] => {
     const limit = limits[kind];
     return limit === null ? [] : [{ scope, kind, limit, remaining: Math.max(0, limit - used), resetsInMs }];
   };

@@ -1,7 +1,7 @@
 import type { Refusal } from "../core/refusals.ts";
 import type { Exchange } from "../ports/exchange.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
-import { FormWatch, type FormReading, type FormSeal } from "../wire/form.ts";
+import { FormWatch, type FormReader, type FormSeal } from "../wire/form.ts";
 import type { ModelRequestResult } from "../wire/model-request.ts";
 import { boundaryOf, FormScanner } from "../wire/multipart.ts";
 import { Upload } from "./upload.ts";
@@ -74,7 +74,7 @@ function discard(upload: Upload): void {
   if (!upload.isComplete) upload.discard();
 }
 
-async function openForm(exchange: Exchange, form: FormReading, contentType: string): Promise<RequestBodyResult> {
+async function openForm(exchange: Exchange, form: FormReader, contentType: string): Promise<RequestBodyResult> {
   const opened = await exchange.openBody();
   if (!opened.ok) return opened;
   const boundary = boundaryOf(contentType);

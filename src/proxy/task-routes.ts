@@ -1,7 +1,7 @@
 import type { RouteMatch, TaskRoute } from "../core/task-routes.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { Exchange } from "../ports/exchange.ts";
-import { invalid, lookAtObject } from "../wire/model-request.ts";
+import { invalid, inspectObject } from "../wire/model-request.ts";
 import { RequestFields } from "../wire/request-fields.ts";
 import { isTaskId } from "../wire/task.ts";
 import { readFields, readTaskRequest, type TaskRequest } from "../wire/task-request.ts";
@@ -126,7 +126,7 @@ function askedOf(route: TaskRoute): AskedOf {
 async function readAsked(exchange: Exchange, field: string, fields: RequestFields): ReturnType<AskedOf> {
   const body = await exchange.readBody();
   if (!body.ok) return body;
-  const look = lookAtObject(body.bytes, fields);
+  const look = inspectObject(body.bytes, fields);
   const value = look.ok ? look.body[field] : undefined;
   const taskIds = (Array.isArray(value) ? value : [value]).map((id: unknown) =>
     typeof id === "number" ? String(id) : id,

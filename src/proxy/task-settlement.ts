@@ -1,4 +1,4 @@
-import { fareboxItself } from "../core/admins.ts";
+import { fareboxAdmin } from "../core/admins.ts";
 import { noDoubts } from "../core/doubts.ts";
 import { noMoney, subtract, sum } from "../core/money.ts";
 import { failureReason } from "../core/task-failures.ts";
@@ -19,7 +19,7 @@ import {
   isConfirming,
   isPastTimeLimit,
   nextPollAt,
-  sightEveryMs,
+  observationEveryMs,
   type FinalStatus,
   type Task,
   type TaskRecord,
@@ -124,7 +124,7 @@ export function createTaskTracker(deps: {
     const status = (record && finalStatusOf(record)) ?? record?.status ?? task.status;
     const startedAt = record?.startedAt ?? task.startedAt;
     const isNew = status !== task.status || startedAt !== task.startedAt;
-    if (by === "client" && !isNew && now - task.seenAt < sightEveryMs) return;
+    if (by === "client" && !isNew && now - task.seenAt < observationEveryMs) return;
     const confirmUntil = isConfirming(task) ? task.deadlineAt : now + confirmMs;
     const isDone = status === "completed";
     const deadlineAt = isDone ? confirmUntil : deadlineOf({ ...task, startedAt });
@@ -133,7 +133,7 @@ export function createTaskTracker(deps: {
       by === "client"
         ? Math.min(now + clientPauseMs, Math.max(deadlineAt, now))
         : nextPollAt({ createdAt: by === "soon" ? now : bornAt, deadlineAt }, now, deps.random());
-    await tasks.saw(task.taskId, { status, startedAt, seenAt: now, nextPollAt: next, deadlineAt });
+    await tasks.observe(task.taskId, { status, startedAt, seenAt: now, nextPollAt: next, deadlineAt });
   };
 
   /** A record that states another amount than a settled task was charged corrects its charge, up or down. */
@@ -152,7 +152,7 @@ export function createTaskTracker(deps: {
     // The same record seen by several at once is one correction; the same amount after another one is a new one.
     const id = `adj-${task.charge}-${corrections.length + 1}`;
     const why = "a later record of the task states another amount";
-    const result = await ledger.adjust(charge.id, { id, at: clock.now(), amount, listAmount, why, by: fareboxItself });
+    const result = await ledger.adjust(charge.id, { id, at: clock.now(), amount, listAmount, why, by: fareboxAdmin });
     log.warn(
       { request_id: charge.id, task_id: task.taskId, from: charged.toString(), to: stated.charged.toString(), result },
       why,

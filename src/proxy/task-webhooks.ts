@@ -15,7 +15,7 @@ import {
   withWebhookHidden,
   withWebhookShown,
   type WebhookConfig,
-  type WebhookReading,
+  type WebhookConfigResult,
 } from "../wire/webhook-config.ts";
 import { hidden } from "./mask.ts";
 
@@ -28,7 +28,7 @@ export type Shown = (bytes: Buffer) => Buffer;
 /** The webhooks of tasks: ours towards the gateway, the client's towards the client. */
 export interface TaskWebhooks {
   /** What the client wants, before anything is held; nothing is wanted of a relay that is off. */
-  read(body: Buffer): Promise<WebhookReading>;
+  read(body: Buffer): Promise<WebhookConfigResult>;
   /** The creation with our own callback in it, whose token is written down before the body is given out. */
   enlist(body: Buffer, charge: string, theirs: WebhookConfig): Promise<Enlisted>;
   shownFor(charge: string): Promise<Shown>;

@@ -12,7 +12,7 @@ import type { BindResult, TaskStore } from "../ports/task-store.ts";
 import { readRetry } from "../wire/retries.ts";
 import { invalid } from "../wire/model-request.ts";
 import { withOwnRecordsOnly } from "../wire/own-records.ts";
-import { areTwins } from "../wire/request-fields.ts";
+import { equalFolded } from "../wire/request-fields.ts";
 import { isTaskId, readTaskRecord, tasksMentioned, tasksNamed } from "../wire/task.ts";
 import { readTaskRequest, type TaskRequest, type TaskRequestResult } from "../wire/task-request.ts";
 import { readPinnedTags } from "../wire/tags.ts";
@@ -189,7 +189,7 @@ async function admit(steps: TaskSteps, exchange: Exchange, { path, who }: Asked,
   const read = path.read(body);
   if (!read.ok) return read;
   const inQuery = [...new URLSearchParams(exchange.query).keys()].find((name) =>
-    path.fields.some((field) => areTwins(name, field)),
+    path.fields.some((field) => equalFolded(name, field)),
   );
   if (inQuery !== undefined) return invalid(inQuery, `'${inQuery}' must be stated in the body, not in the query`);
   const origin =

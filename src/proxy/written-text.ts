@@ -1,5 +1,5 @@
 import { scaleTokens } from "../core/tokens.ts";
-import type { WrittenSoFar } from "../core/slices.ts";
+import type { WritingPace } from "../core/slices.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
@@ -38,7 +38,7 @@ export class WrittenText {
     this.#unknownBytes += bytes;
   }
 
-  underWay(bytes: number): void {
+  inFlight(bytes: number): void {
     if (bytes > this.#underWayBytes) this.#note();
     this.#underWayBytes = bytes;
   }
@@ -66,7 +66,7 @@ export class WrittenText {
     this.#bytes -= bytes;
   }
 
-  get soFar(): WrittenSoFar {
+  get soFar(): WritingPace {
     return {
       tokens: this.counted + this.uncounted,
       tookMs: this.#firstAt === undefined ? 0 : this.#lastAt - this.#firstAt,

@@ -1,14 +1,14 @@
 import type { Admin } from "../core/admins.ts";
-import { adminFacts } from "../core/audit.ts";
+import { adminDetails } from "../core/audit.ts";
 import { stateOf } from "../core/keys.ts";
 
 /** An admin as `admins list` gives it. */
 export function adminJson(admin: Admin, now: number) {
-  return { ...adminFacts(admin), state: stateOf(admin, now) };
+  return { ...adminDetails(admin), state: stateOf(admin, now) };
 }
 
 /** An admin that was just made, with the token: the only time that this is shown. */
 export function newAdminJson(admin: Admin, text: string) {
-  const { id, name, ...facts } = adminFacts(admin);
+  const { id, name, ...facts } = adminDetails(admin);
   return { id, name, token: text, ...facts };
 }

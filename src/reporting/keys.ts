@@ -1,20 +1,20 @@
-import { keyFacts } from "../core/audit.ts";
+import { keyDetails } from "../core/audit.ts";
 import { stateOf, type Key } from "../core/keys.ts";
 import type { KeyPage } from "../ports/key-store.ts";
 import type { KeyJson, RotatedKeyJson } from "./shapes/keys.ts";
 
 export function keyJson(key: Key, now: number): KeyJson {
-  return { ...keyFacts(key), state: stateOf(key, now) };
+  return { ...keyDetails(key), state: stateOf(key, now) };
 }
 
 /** A key that was just given a new secret, with its text: the only time that this is shown. */
 export function rotatedKeyJson(key: Key, text: string): RotatedKeyJson {
-  return { id: key.id, name: key.name, key: text, previous_valid_until: keyFacts(key).previous_valid_until };
+  return { id: key.id, name: key.name, key: text, previous_valid_until: keyDetails(key).previous_valid_until };
 }
 
 /** A key that was just made, with its text: the only time that this is shown. */
 export function newKeyJson(key: Key, text: string) {
-  const { id, name, ...facts } = keyFacts(key);
+  const { id, name, ...facts } = keyDetails(key);
   return { id, name, key: text, ...facts };
 }
 

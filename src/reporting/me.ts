@@ -1,7 +1,7 @@
 import type { BudgetWindow, Caller } from "../core/budget.ts";
 import type { Charge, ChargeState } from "../core/charge.ts";
 import type { Key } from "../core/keys.ts";
-import { tightestOf, type Limits, type LimitStanding } from "../core/limits.ts";
+import { tightestLimit, type Limits, type LimitStatus } from "../core/limits.ts";
 import { pricesOf, type FigureLedger, type Ledger } from "../ports/ledger.ts";
 import { chargeDetailsJson, chargesJson } from "./charges.ts";
 import { isoTime, isoTimeOrNull, ownName } from "./names.ts";
@@ -13,7 +13,7 @@ import { standingOf } from "./standing.ts";
 export async function meJson(
   { ledger, latest }: { readonly ledger: Ledger; readonly latest: FigureLedger },
   { key, caller }: { readonly key: Key | null; readonly caller: Caller },
-  limits: readonly LimitStanding[],
+  limits: readonly LimitStatus[],
   outputCap: number | null,
   at: number,
 ): Promise<MeJson> {
@@ -45,8 +45,8 @@ function fittedJson({ id, at, model, basis }: Charge) {
 }
 
 /** The tighter of the key's and its team's; null where neither has one. */
-function limitJson(kind: keyof Limits, limits: readonly LimitStanding[]) {
-  const tightest = tightestOf(kind, limits);
+function limitJson(kind: keyof Limits, limits: readonly LimitStatus[]) {
+  const tightest = tightestLimit(kind, limits);
   if (tightest === undefined) return null;
   const { scope, limit, remaining, resetsInMs } = tightest;
   return { scope, limit, remaining, resets_in_seconds: resetsInMs === null ? null : Math.ceil(resetsInMs / 1000) };

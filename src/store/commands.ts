@@ -4,7 +4,7 @@ import { formatDoubts } from "../core/doubts.ts";
 import { noMoney, type PicoUsd } from "../core/money.ts";
 import type { HoldBasis } from "../core/output-cap.ts";
 import { runSessionOf } from "../core/tags.ts";
-import type { StreamSeen } from "../core/stream-bursts.ts";
+import type { StreamObservation } from "../core/stream-bursts.ts";
 import { noTokens, tokenClasses } from "../core/tokens.ts";
 import type {
   AdjustResult,
@@ -18,7 +18,7 @@ import type {
   WrittenResult,
   BurstMarksResult,
 } from "../ports/ledger.ts";
-import type { BindResult, NewTask, TaskEnding, TaskSight } from "../ports/task-store.ts";
+import type { BindResult, NewTask, TaskEnding, TaskObservation } from "../ports/task-store.ts";
 import type { RunCommand, RunReply, WriteName } from "./tables/tables.ts";
 
 /*
@@ -51,7 +51,7 @@ export type HoldCommand = readonly [
 /** Remembers what was written under an idempotency key; null only looks. */
 export type WrittenCommand = readonly [op: "written", idempotency: string, written: string | null, at: number];
 /** Takes note of what a stream showed of its model; null only looks. */
-export type StreamsCommand = readonly [op: "streams", seen: StreamSeen | null, at: number];
+export type StreamsCommand = readonly [op: "streams", seen: StreamObservation | null, at: number];
 export type ExtendCommand = readonly [op: "extend", id: string, amount: PicoUsd, atLeast: PicoUsd];
 type EndFields = readonly [
   at: number,
@@ -98,7 +98,7 @@ export const noteColumns = [
 export type VoidCommand = readonly [op: "void", id: string, reason: string, end: EndFields];
 export type AdjustCommand = readonly [op: "adjust", id: string, correction: Correction];
 export type BindTaskCommand = readonly [op: "bindTask", task: NewTask];
-export type SawTaskCommand = readonly [op: "sawTask", taskId: string, sight: TaskSight];
+export type SawTaskCommand = readonly [op: "sawTask", taskId: string, sight: TaskObservation];
 /** What of an ending stands in the task's own row. */
 export type TaskEndFacts = Omit<TaskEnding, "settlement" | "end"> & { readonly at: number };
 /** Ends the charge as the command in it says, and the task with it. */

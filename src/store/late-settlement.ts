@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { fareboxItself } from "../core/admins.ts";
+import { fareboxAdmin } from "../core/admins.ts";
 import type { Charge } from "../core/charge.ts";
 import { noMoney, subtract, type PicoUsd } from "../core/money.ts";
 import type { Correction } from "../ports/ledger.ts";
@@ -65,6 +65,6 @@ export function lateCorrection(
     amount,
     listAmount: subtract(listCost, listTotal as PicoUsd),
     why,
-    by: fareboxItself,
+    by: fareboxAdmin,
   };
 }

@@ -25,7 +25,7 @@ export type LongRead =
   | { readonly kind: "rawUnits"; readonly span: TimeSpan }
   | { readonly kind: "postings"; readonly query: ReportQuery; readonly after: PageEnd | null }
   | { readonly kind: "windows"; readonly at: number }
-  | { readonly kind: "untoldWindows"; readonly at: number; readonly limit: number }
+  | { readonly kind: "windowsToAlert"; readonly at: number; readonly limit: number }
   | { readonly kind: "prunedUntil" }
   | { readonly kind: "totals" }
   | { readonly kind: "corrections"; readonly since: number; readonly until: number }
@@ -43,7 +43,7 @@ export interface LongReadAnswers {
   rawUnits: readonly RawUnits[];
   postings: PostingPage;
   windows: readonly BudgetWindow[];
-  untoldWindows: readonly BudgetWindow[];
+  windowsToAlert: readonly BudgetWindow[];
   prunedUntil: number | null;
   totals: LedgerTotals;
   corrections: readonly CorrectionMade[];

@@ -1,12 +1,12 @@
 import type { PicoUsd } from "../core/money.ts";
-import type { ChargedFacts, NotRecomputed, Recomputed } from "../core/what-if.ts";
+import type { ChargeInputs, NotRecomputed, Recomputed } from "../core/what-if.ts";
 import type { ReportDimension, WhatIfRow } from "../ports/ledger.ts";
 import { ReportSums, rowName, type ReportPart } from "./report-sums.ts";
 
 /** A posted charge, or a carried sum, with where it belongs in a report and how much it counts there. */
 export interface PostedCharge
-  extends ChargedFacts, Pick<ReportPart, "dimensions" | "requests" | "unpriced" | "retries" | "inDoubt"> {
-  readonly source: NonNullable<ChargedFacts["source"]>;
+  extends ChargeInputs, Pick<ReportPart, "dimensions" | "requests" | "unpriced" | "retries" | "inDoubt"> {
+  readonly source: NonNullable<ChargeInputs["source"]>;
 }
 
 interface Sums {
@@ -19,11 +19,11 @@ interface Sums {
 /** Adds up a report, and beside it what its charges would have cost under other prices. */
 export class WhatIfSummer {
   readonly #by: readonly ReportDimension[];
-  readonly #recompute: (charge: ChargedFacts) => Recomputed;
+  readonly #recompute: (charge: ChargeInputs) => Recomputed;
   readonly #report: ReportSums;
   readonly #rows = new Map<string, Sums>();
 
-  constructor(by: readonly ReportDimension[], recompute: (charge: ChargedFacts) => Recomputed) {
+  constructor(by: readonly ReportDimension[], recompute: (charge: ChargeInputs) => Recomputed) {
     this.#by = by;
     this.#recompute = recompute;
     this.#report = new ReportSums(by);

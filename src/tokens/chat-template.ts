@@ -35,7 +35,7 @@ const templateTokens = {
 } as const;
 
 /** Texts to tokenise, and tokens to add to their count. */
-export interface ChatParts {
+export interface TokenInput {
   readonly texts: readonly string[];
   /** Texts that reach the model with all but ASCII written as `\u` escapes. */
   readonly escaped: readonly string[];
@@ -43,7 +43,7 @@ export interface ChatParts {
 }
 
 /** Everything that a chat's prompt is counted from. */
-export function chatParts(chat: ChatText, form: PromptForm = "chat"): ChatParts {
+export function tokenInput(chat: ChatText, form: PromptForm = "chat"): TokenInput {
   const { message, name, reply } = templateTokens;
   const parts = [
     toolParts(chat, form),
@@ -58,10 +58,10 @@ export function chatParts(chat: ChatText, form: PromptForm = "chat"): ChatParts 
   };
 }
 
-const nothing: ChatParts = { texts: [], escaped: [], tokens: 0 };
+const nothing: TokenInput = { texts: [], escaped: [], tokens: 0 };
 
 /** Functions by the published form; what is no function by its JSON text. */
-function toolParts({ tools, api, hasSystem, toolChoice, isSequential }: ChatText, form: PromptForm): ChatParts {
+function toolParts({ tools, api, hasSystem, toolChoice, isSequential }: ChatText, form: PromptForm): TokenInput {
   if (tools.length === 0) return nothing;
   const isChat = form === "chat" && api === "chat";
   const functions: FunctionDefinition[] = [];
@@ -103,7 +103,7 @@ function functionOf(tool: unknown): FunctionDefinition | undefined {
 }
 
 /** Calls and results; the result of a call names its function again. */
-function turnParts({ kind, calls, results }: ToolTurn, api: ChatText["api"], form: PromptForm): ChatParts {
+function turnParts({ kind, calls, results }: ToolTurn, api: ChatText["api"], form: PromptForm): TokenInput {
   const each =
     kind === "function"
       ? templateTokens.function
@@ -126,7 +126,7 @@ function repeatedName(name: string): string {
   return /^[\w-]{1,64}$/.test(name) ? name : "";
 }
 
-function schemaParts({ schema, api, hasSystem, tools }: ChatText): ChatParts {
+function schemaParts({ schema, api, hasSystem, tools }: ChatText): TokenInput {
   if (schema === null) return nothing;
   const joins = api === "chat" && (hasSystem || tools.length > 0);
   const described = propertiesOf(schema.schema).filter((each) => isObject(each) && isText(each["description"]));

@@ -115,7 +115,7 @@ export class CountingThread implements AsyncDisposable {
     try {
       thread = this.#options.startThread();
     } catch (error) {
-      this.#survive(error);
+      this.#onThreadEnd(error);
       return undefined;
     }
     this.#thread = thread;
@@ -123,7 +123,7 @@ export class CountingThread implements AsyncDisposable {
     thread.on("message", (report: TurnReport) => this.#take(report, thread));
     thread.on("error", (error) => (reason = error));
     thread.on("exit", () => {
-      if (this.#thread === thread) this.#survive(reason);
+      if (this.#thread === thread) this.#onThreadEnd(reason);
     });
     return thread;
   }
@@ -139,7 +139,7 @@ export class CountingThread implements AsyncDisposable {
   }
 
   /** The thread is gone: what it had not answered goes to the next one, before what has gathered since. */
-  #survive(reason: unknown): void {
+  #onThreadEnd(reason: unknown): void {
     this.#thread = undefined;
     this.#options.onThreadDeath(reason);
     const again: PendingJob[] = [];

@@ -2,7 +2,7 @@ import type { Worker } from "node:worker_threads";
 import type { Encoding } from "../ports/catalogue.ts";
 import type { PromptForm } from "../core/chat-text.ts";
 import type { ChatText, TokenCount, TokenCounter } from "../ports/token-counter.ts";
-import { chatParts } from "./chat-template.ts";
+import { tokenInput } from "./chat-template.ts";
 import { CountingThread, startCountingThread } from "./counting-thread.ts";
 import { countInPieces, escapedPiece } from "./cuts.ts";
 
@@ -67,7 +67,7 @@ export function createTokenCounter(options: TokenCounterOptions = {}): WarmableT
     countText: (text, encoding, atMost) => countTexts([text], encoding, atMost),
 
     async countChat(chat: ChatText, encoding: Encoding, atMost = Infinity, form?: PromptForm): Promise<TokenCount> {
-      const parts = chatParts(chat, form);
+      const parts = tokenInput(chat, form);
       const count = await countAll(parts, encoding, Math.max(0, atMost - parts.tokens));
       return count.ok ? { ok: true, tokens: Math.min(count.tokens + parts.tokens, atMost) } : count;
     },

@@ -12,10 +12,10 @@ const turns = new Turns(countPiece);
 let tookBatch = false;
 
 port.on("message", (batch: JobBatch) => {
-  const atRest = turns.idle;
+  const wasIdle = turns.idle;
   turns.add(batch);
   tookBatch = true;
-  if (atRest) turn();
+  if (wasIdle) turn();
 });
 
 /** One turn, then the next after waiting messages have been taken in. */

@@ -1,6 +1,6 @@
 import { namedScope, type BudgetWindow } from "../core/budget.ts";
 import { assertNever } from "../core/assert.ts";
-import type { Alert, AlertFacts, AlertType } from "../core/alerts.ts";
+import type { Alert, AlertDetails, AlertType } from "../core/alerts.ts";
 import { formatUsd, type PicoUsd } from "../core/money.ts";
 
 /** The body of an alert's webhook, as docs/alerts.md gives it. Slack and Mattermost show `text`. */
@@ -23,18 +23,18 @@ export function alertMessage(
   alert: Alert,
   { id, at, nameOf }: { readonly id: string; readonly at: number; readonly nameOf: NameOf },
 ): AlertMessage {
-  const { severity, title, detail, data } = wordsFor(alert, at, nameOf);
+  const { severity, title, detail, data } = alertText(alert, at, nameOf);
   return { id, type: alert.type, time: isoTime(at), severity, title, text: `Farebox: ${title}. ${detail}`, data };
 }
 
-interface Words {
+interface AlertText {
   readonly severity: AlertMessage["severity"];
   readonly title: string;
   readonly detail: string;
   readonly data: AlertMessage["data"];
 }
 
-function wordsFor(alert: AlertFacts, at: number, nameOf: NameOf): Words {
+function alertText(alert: AlertDetails, at: number, nameOf: NameOf): AlertText {
   switch (alert.type) {
     case "budget_warning":
       return {
@@ -90,7 +90,7 @@ function wordsFor(alert: AlertFacts, at: number, nameOf: NameOf): Words {
 /** The ledger names so many old holds at most. */
 const listedMax = 1000;
 
-function exhausted(alert: Extract<AlertFacts, { type: "budget_exhausted" }>, nameOf: NameOf): Words {
+function exhausted(alert: Extract<AlertDetails, { type: "budget_exhausted" }>, nameOf: NameOf): AlertText {
   const { window } = alert;
   const name = budgetName(window, nameOf);
   const shared = { severity: "critical", data: { ...budgetData(window, nameOf), cause: alert.cause } } as const;
@@ -114,8 +114,8 @@ function budgetName({ budget, subject }: BudgetWindow, nameOf: NameOf): string {
 
 function figures({ budget, spent, held, end }: BudgetWindow): string {
   const holding = held > 0n ? `, held: ${shortUsd(held)},` : "";
-  const anew = end === null ? "It never starts anew." : `It starts anew at ${isoTime(end)}.`;
-  return `Spent: ${shortUsd(spent)}${holding} of ${shortUsd(budget.limit)} USD. ${anew}`;
+  const reset = end === null ? "It never resets." : `It resets at ${isoTime(end)}.`;
+  return `Spent: ${shortUsd(spent)}${holding} of ${shortUsd(budget.limit)} USD. ${reset}`;
 }
 
 function budgetData({ budget, subject, spent, held, start, end }: BudgetWindow, nameOf: NameOf) {

@@ -86,7 +86,7 @@ function addCalls(calls: Map<string, number>, type: string, count: number): void
 }
 
 /** Of each kind the larger count. */
-export function mostCalls(...stated: readonly (ToolCalls | undefined)[]): ToolCalls | undefined {
+export function mergeCalls(...stated: readonly (ToolCalls | undefined)[]): ToolCalls | undefined {
   const known = stated.filter((calls) => calls !== undefined);
   if (known.length <= 1) return known[0];
   const all = new Map<string, number>();

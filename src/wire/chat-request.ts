@@ -16,14 +16,14 @@ import { replaced } from "./json-edit.ts";
 import { jsonMembers } from "./json-keys.ts";
 import { lengthInFull } from "./json-skeleton.ts";
 import {
-  bytesBeside,
+  bytesOutside,
   choicesOf,
   invalid,
-  lookAt,
+  inspectBody,
   outputLimitOf,
   parseBody,
   type ModelRequestResult,
-  type PromptReading,
+  type PromptReader,
 } from "./model-request.ts";
 import { addTexts, imagesIn, noChat, outputSchemaOf, toolChoiceOf, ToolTurns } from "./prompt-text.ts";
 import {
@@ -36,16 +36,16 @@ import {
   type PromptParts,
 } from "./request-bounds.ts";
 
-const prompt: PromptReading = {
+const prompt: PromptReader = {
   text: (body) => ({ kind: "chat", chat: chatTextOf(body) }),
-  bytesBeside: (body) => bytesBesideMessages(body),
+  bytesOutside: (body) => bytesOutsideMessages(body),
 };
 
 /** Reads a chat request for looking only. Refuses what the gateway might read differently. */
 export function readChatRequest(bytes: Buffer): ModelRequestResult {
-  const look = lookAt(bytes, chatFields);
-  if (!look.ok) return look;
-  const { body, findings } = look;
+  const inspected = inspectBody(bytes, chatFields);
+  if (!inspected.ok) return inspected;
+  const { body, findings } = inspected;
   if (!Array.isArray(body["messages"]) || body["messages"].length === 0) {
     return invalid("messages", "'messages' must be a list with at least one message");
   }
@@ -122,7 +122,7 @@ function readPrediction(stated: unknown, bytes: Buffer, findings: Findings): Pic
   if (!isObject(stated)) findings.unknownField("prediction", stated);
   findings.members("prediction", objectOr(stated), predictionMembers);
   for (const part of partsOf(objectOr(stated)["content"])) findings.kind("prediction.content", part, predictionParts);
-  return { predictedBytes: bytes.length - bytesBeside(bytes, "prediction") };
+  return { predictedBytes: bytes.length - bytesOutside(bytes, "prediction") };
 }
 
 /** What the results of parallel calls grow by on their way into the prompt, where all but ASCII is escaped; a bound. */
@@ -214,8 +214,8 @@ function callOf(call: unknown): ToolTurn["calls"][number] {
 }
 
 /** Bytes of the request outside its messages: a bound for what tools, schemas and other fields add to the prompt. */
-export function bytesBesideMessages(bytes: Buffer): number {
-  return bytesBeside(bytes, "messages");
+export function bytesOutsideMessages(bytes: Buffer): number {
+  return bytesOutside(bytes, "messages");
 }
 
 /** The same request to another model, or to one where it names none; every other byte stays as it was. */
@@ -243,13 +243,13 @@ export function withStreamUsage(bytes: Buffer): Buffer {
   const options = bytes.subarray(valueStart, valueEnd);
   if (options[0] !== 0x7b) return replaced(bytes, valueStart, valueEnd, '{"include_usage":true}');
   const members = jsonMembers(options);
-  const wishes = members.filter((member) => member.name === "include_usage");
-  if (wishes.length === 0) {
+  const flags = members.filter((member) => member.name === "include_usage");
+  if (flags.length === 0) {
     const brace = valueStart + 1;
     return replaced(bytes, brace, brace, members.length === 0 ? '"include_usage":true' : '"include_usage":true,');
   }
-  return wishes.reduceRight(
-    (whole, wish) => replaced(whole, valueStart + wish.valueStart, valueStart + wish.valueEnd, "true"),
+  return flags.reduceRight(
+    (whole, flag) => replaced(whole, valueStart + flag.valueStart, valueStart + flag.valueEnd, "true"),
     bytes,
   );
 }

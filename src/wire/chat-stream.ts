@@ -4,13 +4,13 @@ import { isObject, listOr, objectOr, parseJson, type JsonObject } from "./json.t
 import { chatAnswer, chunkChoice, message } from "./output-members.ts";
 import { CollectedOutput, walkMembers, walkOutput, type OutputSink, type Written } from "./output-walk.ts";
 import { DeltaSink, EnvelopeSink, StreamOutput, type OutputListener } from "./stream-output.ts";
-import { StreamTranscript, type EventReading, type StreamAnswer, type StreamForm } from "./stream-transcript.ts";
+import { StreamTranscript, type EventReader, type StreamAnswer, type StreamForm } from "./stream-transcript.ts";
 import { readUsageOf } from "./usage.ts";
 
 /** Chunks of choices with deltas or bare texts, whole with a finish reason or `[DONE]`. */
 const chatForm: StreamForm = {
   lastEvents: lastUsage,
-  reading: (listener) => new ChatReading(listener),
+  reading: (listener) => new ChatEventReader(listener),
 };
 
 /** Remembers a stream of chat completions, or of the older completions. */
@@ -62,7 +62,7 @@ function isDone(data: string): boolean {
 }
 
 /** Reads every event: output by choice, usage, finish reasons. */
-class ChatReading implements EventReading {
+class ChatEventReader implements EventReader {
   readonly output: StreamOutput;
   readonly #delta: DeltaSink;
   readonly #envelope: OutputSink;

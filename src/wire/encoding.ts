@@ -36,12 +36,12 @@ export function decodeInto(
 ): Promise<boolean> {
   const decoder = decoders.get(contentEncoding.toLowerCase().trim().replace(/^x-/, ""));
   if (decoder === undefined) return Promise.resolve(false);
-  const result = previous.then(() => pour(decoder().end(bytes), bytesMax, into));
+  const result = previous.then(() => pipeInto(decoder().end(bytes), bytesMax, into));
   previous = result;
   return result;
 }
 
-async function pour(decoding: Transform, bytesMax: number, into: (piece: Buffer) => void): Promise<boolean> {
+async function pipeInto(decoding: Transform, bytesMax: number, into: (piece: Buffer) => void): Promise<boolean> {
   let size = 0;
   try {
     for await (const piece of decoding as AsyncIterable<Buffer>) {

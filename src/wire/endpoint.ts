@@ -1,5 +1,5 @@
 import type { Refusal } from "../core/refusals.ts";
-import type { FormReading } from "./form.ts";
+import type { FormReader } from "./form.ts";
 import type { AnswerReader } from "./model-answer.ts";
 import type { ModelRequestResult } from "./model-request.ts";
 import type { OutputMaximum } from "./output-maximum.ts";
@@ -16,7 +16,7 @@ export interface Endpoint {
   /** Reads a request for looking only. Refuses what the gateway might read differently. */
   readRequest(body: Buffer): ModelRequestResult;
   /** How it is read where it is a form with files, which passes without being held; null where it never is one. */
-  readonly form: FormReading | null;
+  readonly form: FormReader | null;
   /** Whether any body passes without being held, whatever it is: what is read of it is its first bytes. */
   readonly isOpen?: boolean;
   /** Whether its answer may name a task that it made. */

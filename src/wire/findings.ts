@@ -5,7 +5,7 @@ import type { Kinds } from "./field-table.ts";
 import type { Expensive, FieldMeaning, Members, RequestFields } from "./request-fields.ts";
 
 /** What the fields of a request say beside its price: who else may answer, and what is not known. */
-export interface FieldFacts {
+export interface FieldFindings {
   /** Models named beside `model`: each must be allowed and priced. */
   readonly models: readonly string[];
   /** Texts in fields that are unknown or choose who answers: one that the catalogue has as a model counts as asked for. */
@@ -28,7 +28,7 @@ export const mentionsMax = { models: 100, texts: 10_000 } as const;
 const modelsDepthMax = 8;
 
 /** Collects what the fields of one request mean that are neither free nor plainly read. */
-export class Findings implements FieldFacts {
+export class Findings implements FieldFindings {
   /** Fields that may add tokens which the body does not show, known and unknown ones. */
   readonly context: string[] = [];
   /** Fields whose cost nothing bounds. */
@@ -185,7 +185,7 @@ export class Findings implements FieldFacts {
   }
 
   /** The models that it names, of a request of which nothing else is known: then no field is an unknown one. */
-  namesAlone(): FieldFacts {
+  withoutUnknown(): FieldFindings {
     return { models: this.models, mentions: this.mentions, unknown: [], why: null, doubts: noDoubts };
   }
 
@@ -220,7 +220,7 @@ export function namesIn(text: string): string[] {
 }
 
 /** The facts of two parts of one request. */
-export function bothFacts(a: FieldFacts, b: FieldFacts): FieldFacts {
+export function mergeFindings(a: FieldFindings, b: FieldFindings): FieldFindings {
   return {
     models: [...a.models, ...b.models],
     mentions: [...a.mentions, ...b.mentions],

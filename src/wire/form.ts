@@ -21,7 +21,7 @@ export interface FormHead {
 }
 
 /** How the form of a kind of request is read. */
-export interface FormReading {
+export interface FormReader {
   readonly fields: RequestFields;
   read(form: FormHead): ModelRequestResult;
 }
@@ -109,7 +109,7 @@ export class FormWatch implements FormListener {
 
   part({ name, isFile }: FormPart): void {
     this.#hasFile ||= isFile;
-    const priced = this.#fields.pricedTwin(name);
+    const priced = this.#fields.pricedFieldFor(name);
     if (this.#sealed !== undefined) this.#judgeLate(name, priced, this.#sealed);
     if (this.#sealed === undefined || priced !== undefined) this.#names.push(name);
   }

@@ -33,11 +33,11 @@ export function* membersNamed(bytes: Buffer, isWanted: (name: string) => boolean
 
 /** The value of every member with such a name, at any depth, is replaced by a text; the same bytes where there is none. */
 export function withMembersHidden(bytes: Buffer, isSecret: (name: string) => boolean, shown: string): Buffer {
-  const stand = Buffer.from(JSON.stringify(shown));
+  const replacement = Buffer.from(JSON.stringify(shown));
   const pieces: Buffer[] = [];
   let copied = 0;
   for (const { valueStart, valueEnd } of membersNamed(bytes, isSecret)) {
-    pieces.push(bytes.subarray(copied, valueStart), stand);
+    pieces.push(bytes.subarray(copied, valueStart), replacement);
     copied = valueEnd;
   }
   return pieces.length === 0 ? bytes : Buffer.concat([...pieces, bytes.subarray(copied)]);

@@ -27,9 +27,9 @@ export function jsonSkeleton(bytes: Buffer): Buffer | undefined {
     const closing = after - 1;
     const length = closing - start - 1;
     if (length > stringBytesMax && bytes[closing] === quote) {
-      const standIn = Buffer.from(filler + String(length));
-      pieces.push(bytes.subarray(copied, start + 1), standIn);
-      keptBytes += start + 1 - copied + standIn.length;
+      const placeholder = Buffer.from(filler + String(length));
+      pieces.push(bytes.subarray(copied, start + 1), placeholder);
+      keptBytes += start + 1 - copied + placeholder.length;
       copied = closing;
     }
     start = bytes.indexOf(quote, after);

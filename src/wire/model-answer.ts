@@ -39,7 +39,7 @@ export class KeptBytes {
 }
 
 /** Keeps the whole answer and reads it after its last byte. */
-export function readerOfWhole(read: (bytes: Buffer) => ModelAnswer | undefined): AnswerReader {
+export function bufferedReader(read: (bytes: Buffer) => ModelAnswer | undefined): AnswerReader {
   const kept = new KeptBytes();
   return {
     push: (bytes) => kept.push(bytes),

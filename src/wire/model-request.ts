@@ -7,7 +7,7 @@ import type { TokenClass } from "../core/tokens.ts";
 import { isObject, objectOr, parseJson, type JsonObject } from "./json.ts";
 import { jsonMembers, repeatsMember, type JsonMember } from "./json-keys.ts";
 import { jsonBounds, jsonSkeleton } from "./json-skeleton.ts";
-import { Findings, mentionsMax, type FieldFacts } from "./findings.ts";
+import { Findings, mentionsMax, type FieldFindings } from "./findings.ts";
 import { mayNameModels, type RequestFields } from "./request-fields.ts";
 
 /** What a request says that matters for its price and its forwarding. The bytes themselves are never changed. */
@@ -22,10 +22,10 @@ export interface ModelRequest {
   /** Fields whose cost nothing bounds; such a request is refused under a hard budget. */
   readonly unboundedFields: readonly string[];
   /** Who else may answer, and which fields are not known. */
-  readonly fields: FieldFacts;
+  readonly fields: FieldFindings;
   /** Classes that a token of the prompt or of the completion can be billed as. */
   readonly classes: { readonly prompt: readonly TokenClass[]; readonly completion: readonly TokenClass[] };
-  readonly prompt: PromptReading;
+  readonly prompt: PromptReader;
   /** Whether what it makes is nothing that can be counted: images, or sound. */
   readonly isUnseen?: boolean;
   /** Whether nothing is known of what it costs, whatever its model costs elsewhere. */
@@ -47,11 +47,11 @@ export interface ModelRequest {
 }
 
 /** How the prompt of a kind of request is read for counting; the request must have been read before. */
-export interface PromptReading {
+export interface PromptReader {
   /** The texts that a tokenizer counts. Never a data URL. */
   text(body: Buffer): PromptText;
   /** Bytes of the request beside those texts: a bound for what tools, schemas and other fields add to the prompt. */
-  bytesBeside(body: Buffer): number;
+  bytesOutside(body: Buffer): number;
 }
 
 export type ModelRequestResult =
@@ -65,21 +65,21 @@ const outputLimitMax = 100_000_000;
 const modelName = /^[^\p{Cc}\p{Cs}]{1,256}$/u;
 
 /** A request body that was looked at: its long strings are stand-ins that tell their length. */
-export interface LookedAt {
+export interface InspectedBody {
   readonly body: JsonObject & { readonly model: string };
   /** What its top-level fields mean that are neither free nor plainly read. */
   readonly findings: Findings;
 }
 
-export type Look = ({ readonly ok: true } & LookedAt) | { readonly ok: false; readonly refusal: Refusal };
+export type InspectResult = ({ readonly ok: true } & InspectedBody) | { readonly ok: false; readonly refusal: Refusal };
 
 /** A JSON object that was looked at, with where its members stand in its skeleton. */
-export type ObjectLook =
+export type InspectedObjectResult =
   | { readonly ok: true; readonly body: JsonObject; readonly skeleton: Buffer; readonly members: readonly JsonMember[] }
   | { readonly ok: false; readonly refusal: Refusal };
 
 /** Looks at a JSON body. Refuses what the gateway might read differently. */
-export function lookAtObject(bytes: Buffer, fields: RequestFields): ObjectLook {
+export function inspectObject(bytes: Buffer, fields: RequestFields): InspectedObjectResult {
   const skeleton = jsonSkeleton(bytes);
   if (skeleton === undefined) return tooMuch;
   const body = isAscii(bytes) || isUtf8(bytes) ? parseJson(skeleton.toString("utf8")) : undefined;
@@ -94,11 +94,11 @@ export function lookAtObject(bytes: Buffer, fields: RequestFields): ObjectLook {
   return ambiguous ?? { ok: true, body, skeleton, members };
 }
 
-/** As `lookAtObject`, for a request that names a model. */
-export function lookAt(bytes: Buffer, fields: RequestFields): Look {
-  const looked = lookAtObject(bytes, fields);
-  if (!looked.ok) return looked;
-  const { body, skeleton, members } = looked;
+/** As `inspectObject`, for a request that names a model. */
+export function inspectBody(bytes: Buffer, fields: RequestFields): InspectResult {
+  const inspected = inspectObject(bytes, fields);
+  if (!inspected.ok) return inspected;
+  const { body, skeleton, members } = inspected;
   const fault = modelFault(body["model"]);
   if (fault !== undefined) return fault;
   const findings = new Findings();
@@ -114,7 +114,7 @@ export function lookAt(bytes: Buffer, fields: RequestFields): Look {
     if (meaning === undefined || mayNameModels(meaning))
       findings.mentionInBytes(skeleton.subarray(valueStart, valueEnd));
   }
-  return findings.isTooMuch ? tooManyNames : { ok: true, body: body as LookedAt["body"], findings };
+  return findings.isTooMuch ? tooManyNames : { ok: true, body: body as InspectedBody["body"], findings };
 }
 
 /** Fields whose objects decide the price; a member that is given twice in one could be read either way. */
@@ -136,7 +136,7 @@ export function modelFault(model: unknown, field = "model"): Refused | undefined
 export function ambiguousField(names: readonly string[], fields: RequestFields): Refused | undefined {
   const seen = new Set<string>();
   for (const name of names) {
-    const priced = fields.pricedTwin(name);
+    const priced = fields.pricedFieldFor(name);
     if (priced === undefined) continue;
     if (priced !== name) return invalid(priced, `'${name}' must be written '${priced}'`);
     if (seen.has(name)) return invalid(name, `'${name}' is given twice`);
@@ -194,7 +194,7 @@ export function objectInFull(bytes: Buffer): JsonObject {
 }
 
 /** Bytes of the request outside one of its fields; all of them where it has none. */
-export function bytesBeside(bytes: Buffer, field: string): number {
+export function bytesOutside(bytes: Buffer, field: string): number {
   const found = jsonMembers(bytes).find((member) => member.name === field);
   return found === undefined ? bytes.length : bytes.length - (found.valueEnd - found.valueStart);
 }

@@ -30,7 +30,10 @@ function all(meaning: Meaning, names: string): Record<string, Known> {
 }
 
 /** A text, or an object around one. */
-const said: Shape = { string: "text", members: members(all("text", "text content"), all("free", "type id format")) };
+const textMember: Shape = {
+  string: "text",
+  members: members(all("text", "text content"), all("free", "type id format")),
+};
 
 const tool: Shape = {
   members: members(
@@ -62,9 +65,9 @@ const part: Shape = {
       text: "text",
       refusal: "text",
       transcript: "text",
-      thinking: said,
-      reasoning: said,
-      summary: said,
+      thinking: textMember,
+      reasoning: textMember,
+      summary: textMember,
       audio,
       input_audio: audio,
     },
@@ -88,10 +91,10 @@ const reasoningDetail: Shape = {
 };
 
 const reasoningMembers = {
-  reasoning_content: said,
-  reasoning: said,
-  reasoning_text: said,
-  thinking: said,
+  reasoning_content: textMember,
+  reasoning: textMember,
+  reasoning_text: textMember,
+  thinking: textMember,
   reasoning_details: reasoningDetail,
   thinking_blocks: reasoningDetail,
 } satisfies Record<string, Known>;
@@ -103,7 +106,7 @@ const sealedReasoning = all(
 );
 
 /** What gateways repeat of their provider's own answer. */
-const ofProvider: Shape = {
+const providerFields: Shape = {
   members: members(reasoningMembers, sealedReasoning, { refusal: "text" }, all("free", "citations annotations")),
   copies: new Set(reasoningNames),
 };
@@ -120,7 +123,7 @@ export const message: Shape = {
       function_call: tool,
       audio,
       images: image,
-      provider_specific_fields: ofProvider,
+      provider_specific_fields: providerFields,
     },
     all("sealed", "extra_content"),
     all("free", "role id name type status index phase tool_call_id annotations citations logprobs"),
@@ -200,7 +203,7 @@ export const responseItem: Shape = {
   members: members(
     {
       content: { string: "text", members: part.members },
-      summary: said,
+      summary: textMember,
       action: {
         string: "free",
         members: members(action.members, { actions: action }),
@@ -248,7 +251,7 @@ export interface EventMember {
 }
 
 /** Kinds of text that come in deltas: the event's name, where the text belongs, and the member of `*.done` that repeats it. */
-const spoken: readonly (readonly [name: string, at: string, whole: string])[] = [
+const deltaTexts: readonly (readonly [name: string, at: string, whole: string])[] = [
   ["output_text", "content.#.text", "text"],
   ["refusal", "content.#.refusal", "refusal"],
   ["reasoning_text", "content.#.text", "text"],
@@ -268,11 +271,11 @@ const spoken: readonly (readonly [name: string, at: string, whole: string])[] = 
   ["output_audio_transcript", "content.#.transcript", "transcript"],
 ];
 
-const textEvents = spoken.flatMap(([name, at, whole]) => [
-  [`response.${name}.delta`, { delta: { known: said, at, isDelta: true } }] as const,
+const textEvents = deltaTexts.flatMap(([name, at, whole]) => [
+  [`response.${name}.delta`, { delta: { known: textMember, at, isDelta: true } }] as const,
   [
     `response.${name}.done`,
-    { [whole]: { known: said, at, isDelta: false }, name: { known: "text", at: "name", isDelta: false } },
+    { [whole]: { known: textMember, at, isDelta: false }, name: { known: "text", at: "name", isDelta: false } },
   ] as const,
 ]);
 

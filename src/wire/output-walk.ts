@@ -87,13 +87,13 @@ export function walkOutput(value: unknown, known: Known | undefined, at: string,
 
 /** Reports the members of an object. */
 export function walkMembers(object: JsonObject, { members, copies }: Shape, at: string, sink: OutputSink): void {
-  let once: ToldOnce | undefined;
+  let once: Deduplicator | undefined;
   for (const name in object) {
     const value = object[name];
     const known = members[name];
     if (known === "free" || value === null || value === "") continue;
     const path = at === "" ? name : `${at}.${name}`;
-    if (copies?.has(name) === true) (once ??= new ToldOnce(sink)).member(value, known, path);
+    if (copies?.has(name) === true) (once ??= new Deduplicator(sink)).member(value, known, path);
     else walkOutput(value, known, path, sink);
   }
 }
@@ -151,9 +151,9 @@ function bytesOf(value: unknown): number {
  * Reports members that repeat each other: a text counts as often as the member has it that has it most often, and a member
  * counts for nothing whose joined text is that of another one.
  */
-class ToldOnce {
+class Deduplicator {
   readonly #sink: OutputSink;
-  readonly #told = new Map<string, number>();
+  readonly #reported = new Map<string, number>();
   readonly #wholes = new Set<string>();
 
   constructor(sink: OutputSink) {
@@ -176,8 +176,8 @@ class ToldOnce {
     for (const [text, path] of texts) {
       const times = (here.get(text) ?? 0) + 1;
       here.set(text, times);
-      if (times <= (this.#told.get(text) ?? 0)) continue;
-      this.#told.set(text, times);
+      if (times <= (this.#reported.get(text) ?? 0)) continue;
+      this.#reported.set(text, times);
       sink.text(text, path);
     }
   }

@@ -1,6 +1,6 @@
 import { jsonElements, jsonMembers } from "./json-keys.ts";
 import { isTaskId, tasksNamed } from "./task.ts";
-import { areTwins } from "./request-fields.ts";
+import { equalFolded } from "./request-fields.ts";
 import { parseJson } from "./json.ts";
 
 /** What of an answer's envelope tells nothing of other keys' tasks: totals do. */
@@ -29,7 +29,7 @@ function kept(value: Buffer, own: ReadonlySet<string>, depth: number): string | 
   }
   if (value[0] !== "{".charCodeAt(0)) return undefined;
   const members = jsonMembers(value);
-  if (members.some(({ name }) => areTwins(name, "task_id")))
+  if (members.some(({ name }) => equalFolded(name, "task_id")))
     return isOwn(value, own) ? value.toString("utf8") : undefined;
   const shown = members.flatMap(({ name, valueStart, valueEnd }) => {
     const text = envelopeNames.has(name) && depth < 2 ? plainText(value.subarray(valueStart, valueEnd)) : undefined;

@@ -12,7 +12,7 @@ export interface RefusalAnswer {
   readonly body: string;
 }
 
-interface Wording {
+interface ErrorParams {
   readonly status: number;
   readonly type: string;
   readonly code: string;
@@ -24,29 +24,29 @@ interface Wording {
 
 /** The whole answer to a refused request. */
 export function refusalAnswer(refusal: Refusal): RefusalAnswer {
-  const wording = wordingOf(refusal);
+  const error = errorParams(refusal);
   return {
-    status: wording.status,
-    headers: [["content-type", "application/json"], ["x-farebox-error", wording.code], ...(wording.headers ?? [])],
-    body: JSON.stringify(errorObject(wording)),
+    status: error.status,
+    headers: [["content-type", "application/json"], ["x-farebox-error", error.code], ...(error.headers ?? [])],
+    body: JSON.stringify(errorObject(error)),
   };
 }
 
 /** The event that ends a stream which cannot go on, so that no client takes it for a whole answer. */
 export function refusalEvent(refusal: Refusal): string {
-  return `data: ${JSON.stringify(errorObject(wordingOf(refusal)))}\n\n`;
+  return `data: ${JSON.stringify(errorObject(errorParams(refusal)))}\n\n`;
 }
 
 /** The same for streams whose events have a type: as their own error event, with the object that other streams end with. */
 export function typedRefusalEvent(refusal: Refusal): string {
-  const wording = wordingOf(refusal);
+  const error = errorParams(refusal);
   const event = {
     type: "error",
-    code: wording.code,
-    message: wording.message,
-    param: wording.param ?? null,
+    code: error.code,
+    message: error.message,
+    param: error.param ?? null,
     sequence_number: 0,
-    ...errorObject(wording),
+    ...errorObject(error),
   };
   return `event: error\ndata: ${JSON.stringify(event)}\n\n`;
 }
@@ -56,7 +56,7 @@ export function typedRefusalEvent(refusal: Refusal): string {
  * try again; the official SDKs raise the error event, which has the code of ours.
  */
 export function failedResponseEvents(refusal: Refusal): string {
-  const { message } = wordingOf(refusal);
+  const { message } = errorParams(refusal);
   const response = {
     id: "",
     object: "response",
@@ -74,17 +74,17 @@ export function failedResponseEvents(refusal: Refusal): string {
 
 /** The status that a refusal is answered with. */
 export function refusalStatus(refusal: Refusal): number {
-  return wordingOf(refusal).status;
+  return errorParams(refusal).status;
 }
 
-function errorObject({ message, type, code, param, metadata }: Wording): object {
+function errorObject({ message, type, code, param, metadata }: ErrorParams): object {
   return { error: { message, type, param: param ?? null, code, ...(metadata && { metadata }) } };
 }
 
 const invalidRequest = "invalid_request_error";
 const gatewayTrouble = "api_error";
 
-function wordingOf(refusal: Refusal): Wording {
+function errorParams(refusal: Refusal): ErrorParams {
   const { code } = refusal;
   switch (code) {
     case "invalid_json":
@@ -227,7 +227,7 @@ function quoted(field: string): string {
 }
 
 /** A wrong admin token, or too many of them: 401 or 429. */
-function adminRefused(message: string, retryAfterSeconds: number | null): Wording {
+function adminRefused(message: string, retryAfterSeconds: number | null): ErrorParams {
   if (retryAfterSeconds === null) {
     return {
       status: 401,
@@ -246,7 +246,7 @@ function adminRefused(message: string, retryAfterSeconds: number | null): Wordin
   };
 }
 
-function unavailable(code: string, message: string): Wording {
+function unavailable(code: string, message: string): ErrorParams {
   return { status: 503, type: gatewayTrouble, code, message, headers: [["retry-after", "1"]] };
 }
 
@@ -269,7 +269,7 @@ function figures({ window, needed }: Shortage, scopeName: string): Record<string
   };
 }
 
-const spokenPeriods: Readonly<Record<Period, string>> = {
+const periodWords: Readonly<Record<Period, string>> = {
   total: "in all",
   "1h": "an hour",
   "1d": "a day",
@@ -279,7 +279,7 @@ const spokenPeriods: Readonly<Record<Period, string>> = {
 
 /** A budget as those know it who have to live with it: whose it is, and its name for `farebox budgets`. */
 function nameOfBudget({ window: { budget } }: Shortage, scopeName: string): string {
-  return `The budget ${owner(budget.scope, scopeName)} (${scopeName}, ${formatUsd(budget.limit)} USD ${spokenPeriods[budget.period]})`;
+  return `The budget ${owner(budget.scope, scopeName)} (${scopeName}, ${formatUsd(budget.limit)} USD ${periodWords[budget.period]})`;
 }
 
 function owner(scope: Scope, scopeName: string): string {
@@ -304,12 +304,12 @@ function unspent({ window }: Shortage): string {
   return formatUsd(larger(noMoney, subtract(window.budget.limit, window.spent)));
 }
 
-function budgetExceeded(shortage: Shortage, scopeName: string, running: boolean): Wording {
+function budgetExceeded(shortage: Shortage, scopeName: string, running: boolean): ErrorParams {
   const { spent, held, end } = shortage.window;
   const left = running
     ? `cannot pay for more of this stream: ${formatUsd(spent)} USD are spent and ${formatUsd(held)} USD held`
     : `has ${unspent(shortage)} USD left, and this request can cost up to ${formatUsd(shortage.needed)} USD`;
-  const message = `${nameOfBudget(shortage, scopeName)} ${left}. It ${end === null ? "never starts anew" : `starts anew at ${isoTime(end)}`}.`;
+  const message = `${nameOfBudget(shortage, scopeName)} ${left}. It ${end === null ? "never resets" : `resets at ${isoTime(end)}`}.`;
   return {
     status: 402,
     type: "insufficient_quota",
@@ -320,7 +320,7 @@ function budgetExceeded(shortage: Shortage, scopeName: string, running: boolean)
   };
 }
 
-function budgetHeld(shortage: Shortage, scopeName: string): Wording {
+function budgetHeld(shortage: Shortage, scopeName: string): ErrorParams {
   const { window, needed } = shortage;
   const message =
     `${nameOfBudget(shortage, scopeName)} has ${unspent(shortage)} USD left and ${formatUsd(window.held)} USD are reserved by ` +
@@ -336,14 +336,12 @@ function budgetHeld(shortage: Shortage, scopeName: string): Wording {
 }
 
 /** With the output that would fit now. */
-function withAffordable(wording: Wording, { affordable }: { readonly affordable?: Affordable }): Wording {
-  if (affordable === undefined) return wording;
+function withAffordable(error: ErrorParams, { affordable }: { readonly affordable?: Affordable }): ErrorParams {
+  if (affordable === undefined) return error;
   const { tokens, field } = affordable;
   const message =
-    tokens === 0
-      ? wording.message
-      : `${wording.message} To fit now, set ${field ?? "max_tokens"} to at most ${tokens}.`;
-  return { ...wording, message, metadata: { ...wording.metadata, affordable_output_tokens: tokens } };
+    tokens === 0 ? error.message : `${error.message} To fit now, set ${field ?? "max_tokens"} to at most ${tokens}.`;
+  return { ...error, message, metadata: { ...error.metadata, affordable_output_tokens: tokens } };
 }
 
 const otherSite =
@@ -357,14 +355,14 @@ const limitUnits = {
   parallel: "requests at the same time",
 } as const;
 
-function limitMet(code: string, { scope, kind, limit, needed }: LimitMet, retryAfterSeconds: number): Wording {
+function limitMet(code: string, { scope, kind, limit, needed }: LimitMet, retryAfterSeconds: number): ErrorParams {
   const [owner = "", name = ""] = scope.split(":");
   const whose = `The limit of ${owner} ${name}, ${limit} ${limitUnits[kind]},`;
   const message =
     needed === null
       ? `${whose} is reached; try again in ${retryAfterSeconds} s.`
       : `${whose} is below the ${needed} tokens of this request's prompt alone.`;
-  const never: Wording["headers"] = needed === null ? [] : [["x-should-retry", "false"]];
+  const never: ErrorParams["headers"] = needed === null ? [] : [["x-should-retry", "false"]];
   return {
     status: 429,
     type: "rate_limit_error",
@@ -375,7 +373,7 @@ function limitMet(code: string, { scope, kind, limit, needed }: LimitMet, retryA
   };
 }
 
-function ceilingMet({ family, limit }: CeilingMet, retryAfterSeconds: number): Wording {
+function ceilingMet({ family, limit }: CeilingMet, retryAfterSeconds: number): ErrorParams {
   const of = family === "all" ? "" : ` of the family ${family}`;
   const message = `The gateway's account may run ${limit} task${limit === 1 ? "" : "s"}${of} at once, and so many run; try again in ${retryAfterSeconds} s.`;
   return {

@@ -3,7 +3,7 @@ import type { TokenClass } from "../core/tokens.ts";
 import { isObject, listOr, objectOr, textOr, type JsonObject } from "./json.ts";
 import { cacheControl, clientTools } from "./field-table.ts";
 import type { Findings } from "./findings.ts";
-import { hasTwinOf, type RequestFields } from "./request-fields.ts";
+import { hasVariantOf, type RequestFields } from "./request-fields.ts";
 
 /** A tool that a request declares, with its place: "tools[3]", "tools[3].tools[0]" within a namespace. */
 export interface ListedTool {
@@ -68,25 +68,25 @@ export const unboundTools: Pick<HostedTools, "areShown" | "callsMax"> = { areSho
 /** The type that the calls of a hosted tool have as items of an answer: "web_search_2025_08_26" is called by "web_search_call". */
 function callOf({ tool }: ListedTool): string {
   const name = textOr(tool["type"]).replace(/_(?:\d{4}_\d{2}_\d{2}|\d{8})$/, "");
-  return /^[a-z][a-z0-9_]{0,58}$/.test(name) && !hasTwins(tool) ? `${name}_call` : "other_call";
+  return /^[a-z][a-z0-9_]{0,58}$/.test(name) && !hasVariants(tool) ? `${name}_call` : "other_call";
 }
 
 /** A tool as a refusal names it: "tools[3] (web_search)". */
 function nameOf({ path, tool }: ListedTool): string {
   const type = textOr(tool["type"]);
-  return /^\w{1,64}$/.test(type) && !hasTwins(tool) ? `${path} (${type})` : path;
+  return /^\w{1,64}$/.test(type) && !hasVariants(tool) ? `${path} (${type})` : path;
 }
 
 /** Members that decide where a tool runs. */
 const deciding = ["type", "environment", "execution", "tools"] as const;
 
-function hasTwins(tool: JsonObject): boolean {
-  return deciding.some((name) => hasTwinOf(name, tool));
+function hasVariants(tool: JsonObject): boolean {
+  return deciding.some((name) => hasVariantOf(name, tool));
 }
 
 /** Whether a tool of a known type runs at the client: not a shell in a container, nor a search that the gateway makes. */
 function runsAtClient(tool: JsonObject): boolean {
-  if (hasTwins(tool)) return false;
+  if (hasVariants(tool)) return false;
   switch (tool["type"]) {
     case "namespace":
       return Array.isArray(tool["tools"]);

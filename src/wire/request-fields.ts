@@ -54,7 +54,7 @@ export class RequestFields {
   }
 
   /** The field of another meaning than `free` that a reader without regard to letter case would take this name for; undefined when none. */
-  pricedTwin(name: string): string | undefined {
+  pricedFieldFor(name: string): string | undefined {
     const exact = this.#meanings.get(name);
     if (exact !== undefined) return exact === "free" ? undefined : name;
     return this.#pricedByFold.get(fold(name));
@@ -78,12 +78,12 @@ export function baseOf(part: string): string {
 }
 
 /** Whether a reader without regard to letter case would take one of these members for `name`. */
-export function hasTwinOf(name: string, members: object): boolean {
+export function hasVariantOf(name: string, members: object): boolean {
   return Object.keys(members).some((member) => member !== name && fold(member) === name);
 }
 
 /** Whether a reader without regard to letter case would take one name for the other. */
-export function areTwins(one: string, other: string): boolean {
+export function equalFolded(one: string, other: string): boolean {
   return fold(one) === fold(other);
 }
 

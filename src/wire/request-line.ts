@@ -1,5 +1,5 @@
 import { freeParameters, headerValues } from "./field-table.ts";
-import { bothFacts, Findings, namesIn } from "./findings.ts";
+import { mergeFindings, Findings, namesIn } from "./findings.ts";
 import type { Endpoint } from "./endpoint.ts";
 import type { ModelRequest } from "./model-request.ts";
 
@@ -20,12 +20,12 @@ export function withHeadersAndQuery(
   }
   if (findings === undefined || findings.isEmpty) return request;
   // Of other paths nothing is known, so that no parameter is unknown: what they name counts.
-  const facts = isOpen ? findings.namesAlone() : findings;
+  const facts = isOpen ? findings.withoutUnknown() : findings;
   return {
     ...request,
     size: { ...request.size, unboundedFields: [...request.size.unboundedFields, ...findings.context] },
     unboundedFields: [...request.unboundedFields, ...findings.expensive],
-    fields: bothFacts(request.fields, facts),
+    fields: mergeFindings(request.fields, facts),
   };
 }
 
@@ -44,7 +44,7 @@ function judgeHeader(findings: Findings, name: string, value: string): void {
 /** A gateway may read a parameter as the field of its name. */
 function judgeParameter(findings: Findings, name: string, value: string, fields: Endpoint["fields"]): void {
   const path = `query ${name}`;
-  const twin = fields.pricedTwin(name);
+  const twin = fields.pricedFieldFor(name);
   const meaning = twin === undefined ? undefined : fields.meaningOf(twin);
   if (twin === "model" || meaning === "models") {
     for (const model of namesIn(value)) findings.model(model);

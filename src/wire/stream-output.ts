@@ -8,7 +8,7 @@ export interface OutputListener {
   unknown(bytes: number): void;
   media(): void;
   /** Bytes of an event that has not ended, in place of what was said of it before; 0 once it has. */
-  underWay(bytes: number): void;
+  inFlight(bytes: number): void;
 }
 
 /** Text beyond this, in UTF-16 units with something for each piece, is no model's answer: it is not kept, and counts by its bytes. */

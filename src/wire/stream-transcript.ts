@@ -30,11 +30,11 @@ export interface StreamForm {
   /** The last events alone, oldest first, where they tell all that is needed; undefined where they do not. */
   lastEvents(events: readonly string[]): StreamAnswer | undefined;
   /** Reads every event. */
-  reading(listener: OutputListener | undefined): EventReading;
+  reading(listener: OutputListener | undefined): EventReader;
 }
 
 /** Reads events in their order, and says at any time what they said so far. */
-export interface EventReading {
+export interface EventReader {
   readonly output: StreamOutput;
   /** False for an event that cannot be read. */
   event(data: string): boolean;
@@ -63,7 +63,7 @@ export class StreamTranscript implements Transcript {
   #chunks: Buffer[] = [];
   #rawBytes = 0;
   #allBytes = 0;
-  #reading: { readonly events: EventReading; readonly bytes: SseReader } | undefined;
+  #reading: { readonly events: EventReader; readonly bytes: SseReader } | undefined;
   #isOver = false;
 
   /** `unreadBytes`: that the listener need not hear of before there are more; at most 1 MB. */
@@ -77,8 +77,8 @@ export class StreamTranscript implements Transcript {
     this.#chunks.push(chunk);
     this.#rawBytes += chunk.length;
     this.#allBytes += chunk.length;
-    const isHeard = this.#listener !== undefined && this.#reading !== undefined;
-    if (isHeard || this.#rawBytes > this.#keptBytesMax) this.#readKept();
+    const isReadAtOnce = this.#listener !== undefined && this.#reading !== undefined;
+    if (isReadAtOnce || this.#rawBytes > this.#keptBytesMax) this.#readKept();
   }
 
   end(): StreamAnswer {
@@ -93,17 +93,17 @@ export class StreamTranscript implements Transcript {
     return { ...events.answer(), ...events.output.written };
   }
 
-  #readKept(): { readonly events: EventReading; readonly bytes: SseReader } {
+  #readKept(): { readonly events: EventReader; readonly bytes: SseReader } {
     this.#reading ??= this.#begin();
     const { bytes } = this.#reading;
     for (const chunk of this.#chunks) bytes.feed(chunk);
     this.#chunks = [];
     this.#rawBytes = 0;
-    this.#listener?.underWay(this.#underWay(bytes.pendingBytes));
+    this.#listener?.inFlight(this.#inFlight(bytes.pendingBytes));
     return this.#reading;
   }
 
-  #begin(): { readonly events: EventReading; readonly bytes: SseReader } {
+  #begin(): { readonly events: EventReader; readonly bytes: SseReader } {
     const events = this.#form.reading(this.#listener);
     const unreadable = (bytes: number) => {
       const counted = this.#isOver ? bytes - unfinishedBytes : bytes;
@@ -116,7 +116,7 @@ export class StreamTranscript implements Transcript {
   }
 
   /** What an event that has not ended may say that is new: the last one of a response repeats what came before it. */
-  #underWay(pending: number): number {
+  #inFlight(pending: number): number {
     return pending > Math.max(pendingBytesMax, this.#allBytes - pending) ? pending : 0;
   }
 

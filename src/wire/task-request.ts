@@ -3,8 +3,8 @@ import type { Refusal } from "../core/refusals.ts";
 import type { NameSource } from "../core/task-routes.ts";
 import { parseJson, type JsonObject } from "./json.ts";
 import { jsonElements, jsonMembers } from "./json-keys.ts";
-import { ambiguousField, invalid, lookAtObject, modelFault } from "./model-request.ts";
-import { areTwins, RequestFields } from "./request-fields.ts";
+import { ambiguousField, invalid, inspectObject, modelFault } from "./model-request.ts";
+import { equalFolded, RequestFields } from "./request-fields.ts";
 
 /** What the creation of a task says that matters for its price. The bytes themselves are never changed. */
 export interface TaskRequest {
@@ -58,15 +58,15 @@ export function readFields({ model, type, input }: CreationFields): readonly str
 /** Reads the creation of a task for looking only. Refuses what the gateway might read differently, as for a chat. An empty body states nothing. */
 export function readTaskRequest(body: Buffer, fields: CreationFields = taskFields): TaskRequestResult {
   const bytes = body.length === 0 && fields.model.fixed !== null ? Buffer.from("{}") : body;
-  const look = lookAtObject(
+  const inspected = inspectObject(
     bytes,
     new RequestFields(Object.fromEntries(readFields(fields).map((field) => [field, "priced" as const]))),
   );
-  if (!look.ok) return look;
-  const model = named(look.body, fields.model);
+  if (!inspected.ok) return inspected;
+  const model = named(inspected.body, fields.model);
   const fault = modelFault(model, fields.model.field ?? "model");
   if (fault !== undefined) return fault;
-  const taskType = named(look.body, fields.type);
+  const taskType = named(inspected.body, fields.type);
   if (taskType !== null && (typeof taskType !== "string" || !nameText.test(taskType))) {
     const field = fields.type.field ?? "task_type";
     return invalid(field, `'${field}' must be a name of at most 256 characters`);
@@ -109,7 +109,7 @@ function statedIn(input: Buffer, field: string): readonly Stated[] {
 
 function statedBy(element: Buffer, field: string): Stated {
   if (element[0] === openBracket) return "unclear";
-  const [only, ...more] = jsonMembers(element).filter(({ name }) => areTwins(name, field));
+  const [only, ...more] = jsonMembers(element).filter(({ name }) => equalFolded(name, field));
   if (only === undefined) return "absent";
   if (more.length > 0 || only.name !== field) return "unclear";
   const value = parseJson(element.toString("utf8", only.valueStart, only.valueEnd));

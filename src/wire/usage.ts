@@ -206,8 +206,8 @@ function usageOf({ counts, isMalformed }: Statement): Usage | undefined {
   if (completion.count === undefined && (total.count === undefined || total.count < prompt.count)) return undefined;
   const { cached, five, hour } = cache;
   // Details say nothing of totals that are 0; what stands next to them does.
-  const beside = cache.isBeside ? cached + five + hour : 0;
-  if (prompt.count + (completion.count ?? 0) + (total.count ?? 0) + beside === 0) return undefined;
+  const outside = cache.isOutside ? cached + five + hour : 0;
+  if (prompt.count + (completion.count ?? 0) + (total.count ?? 0) + outside === 0) return undefined;
 
   const cachedAudio = numberOf(counts.cachedAudio);
   const cachedImages = numberOf(counts.cachedImage) + numberOf(counts.cachedVideo) + numberOf(counts.cachedDocument);
@@ -253,7 +253,7 @@ interface CacheCounts {
   readonly contradicts: boolean;
   readonly splitContradicts: boolean;
   /** Whether members next to the prompt state them, and whether its details do. */
-  readonly isBeside: boolean;
+  readonly isOutside: boolean;
   readonly isDetailed: boolean;
 }
 
@@ -275,7 +275,7 @@ function cacheOf(counts: Counts): CacheCounts {
     isUnsplit,
     contradicts: cached.contradicts || written.contradicts || five.contradicts || hour.contradicts,
     splitContradicts,
-    isBeside:
+    isOutside:
       states(counts.cacheRead) || states(counts.created) || states(counts.created5m) || states(counts.created1h),
     isDetailed:
       states(counts.cached) ||
@@ -293,7 +293,7 @@ interface PromptCount {
 }
 
 /** The prompt as any vocabulary states it, and where that has the cached tokens. */
-function promptOf(counts: Counts, { cached, five, hour, isBeside, isDetailed }: CacheCounts): PromptCount | undefined {
+function promptOf(counts: Counts, { cached, five, hour, isOutside, isDetailed }: CacheCounts): PromptCount | undefined {
   const { prompt, input } = counts;
   const miss = counts.miss.count ?? 0;
   const hitAndMiss = miss > 0 ? (counts.hit.count ?? 0) + miss : undefined;
@@ -306,7 +306,7 @@ function promptOf(counts: Counts, { cached, five, hour, isBeside, isDetailed }: 
   const isUnclear = isBoth ? prompt.count === input.count : !isPrompt && isDetailed;
   return {
     count: count + (counts.toolPrompt.count ?? 0),
-    cache: !isBeside ? "parts" : isUnclear ? "unclear" : isPrompt ? "inside" : "outside",
+    cache: !isOutside ? "parts" : isUnclear ? "unclear" : isPrompt ? "inside" : "outside",
     contradicts:
       prompt.contradicts ||
       input.contradicts ||

@@ -2,7 +2,7 @@ import type { Refusal } from "../core/refusals.ts";
 import { withMember, withMembersHidden, withStringsRewritten } from "./json-edit.ts";
 import { jsonMembers } from "./json-keys.ts";
 import { isObject, parseJson } from "./json.ts";
-import { areTwins } from "./request-fields.ts";
+import { equalFolded } from "./request-fields.ts";
 
 /** `config.webhook_config` of a task: whom the gateway tells of its end. "" stands for none. */
 export interface WebhookConfig {
@@ -12,7 +12,7 @@ export interface WebhookConfig {
 
 export const noWebhook: WebhookConfig = { endpoint: "", secret: "" };
 
-export type WebhookReading =
+export type WebhookConfigResult =
   | { readonly ok: true; readonly config: WebhookConfig }
   | { readonly ok: false; readonly refusal: Refusal };
 
@@ -23,7 +23,7 @@ const textCharsMax = 2048;
 const controls = /[\u0000-\u001f\u007f]/;
 
 /** Reads what a creation says of its webhook. Refuses what the gateway might read differently: what is put in its place must be what counts. */
-export function readWebhookConfig(body: Buffer): WebhookReading {
+export function readWebhookConfig(body: Buffer): WebhookConfigResult {
   const config = memberOf(body, "config", "config");
   if (!config.ok) return config;
   const webhook = memberOf(config.object, "webhook_config", "config.webhook_config");
@@ -35,10 +35,10 @@ export function readWebhookConfig(body: Buffer): WebhookReading {
   return { ok: true, config: { endpoint: endpoint.text, secret: secret.text } };
 }
 
-type MemberReading = { readonly ok: true; readonly object: Buffer } | { readonly ok: false; readonly refusal: Refusal };
+type MemberResult = { readonly ok: true; readonly object: Buffer } | { readonly ok: false; readonly refusal: Refusal };
 
 /** The text of an object's member that is an object itself; of an empty one where it is not given. */
-function memberOf(object: Buffer, name: string, shown: string): MemberReading {
+function memberOf(object: Buffer, name: string, shown: string): MemberResult {
   const found = soleMember(object, name, shown);
   if (!found.ok) return found;
   const text = found.value?.toString("utf8") ?? "null";
@@ -67,7 +67,7 @@ type SoleMember =
   | { readonly ok: false; readonly refusal: Refusal };
 
 function soleMember(object: Buffer, name: string, shown: string): SoleMember {
-  const twins = jsonMembers(object).filter((member) => areTwins(member.name, name));
+  const twins = jsonMembers(object).filter((member) => equalFolded(member.name, name));
   const [only] = twins;
   if (twins.length > 1) return invalid(shown, `'${shown}' is given twice`);
   if (only !== undefined && only.name !== name) return invalid(shown, `'${only.name}' must be written '${name}'`);

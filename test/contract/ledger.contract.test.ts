@@ -965,7 +965,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     await set([{ kind: "eachKey", team: null }, "total", "0.4", "soft"], null);
     await set([{ kind: "all" }, "1mo", "2"], 30);
     const crossed = async (at = noon) =>
-      (await ledger.untoldWindows(at, 10)).map(({ budget: { id }, subject, spent }) => [id, subject, spent]);
+      (await ledger.windowsToAlert(at, 10)).map(({ budget: { id }, subject, spent }) => [id, subject, spent]);
     expect(await crossed()).toEqual([]);
     for (const caller of [alice, bob]) {
       await ledger.hold(holdOf(caller.key, usd("0.5"), { caller }));
@@ -981,7 +981,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
       ["all/1mo", "", usd("0.6")],
     ]);
     const tell = async () => {
-      const alerts = budgetAlerts(await ledger.untoldWindows(noon, 10));
+      const alerts = budgetAlerts(await ledger.windowsToAlert(noon, 10));
       await store.outbox.put(
         alerts.map(({ dedupeKey }) => ({
           id: dedupeKey,
@@ -997,7 +997,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     };
     expect([await tell(), await tell()]).toEqual([3, 0]);
     await ledger.hold(holdOf("held", usd("0.5")));
-    expect((await ledger.untoldWindows(noon, 1))[0]).toMatchObject({ spent: usd("0.5"), held: usd("0.5") });
+    expect((await ledger.windowsToAlert(noon, 1))[0]).toMatchObject({ spent: usd("0.5"), held: usd("0.5") });
   });
 
   it("keeps samples of the account, one an instant, until they are removed", async () => {

@@ -19,7 +19,7 @@ function message(id: string, more: Partial<NewMessage> = {}): NewMessage {
 }
 
 const due = (outbox: Outbox, more: Partial<Parameters<Outbox["due"]>[0]> = {}) =>
-  outbox.due({ now: noon, besides: [], limit: 10, pauseMsMax: dayMs, ...more });
+  outbox.due({ now: noon, except: [], limit: 10, pauseMsMax: dayMs, ...more });
 
 describe.each(ledgerKinds)("the outbox: $name", (kind) => {
   const open = async () => {
@@ -77,10 +77,10 @@ describe.each(ledgerKinds)("the outbox: $name", (kind) => {
     };
     expect(await idsDue()).toEqual(["r1,b1,g1", null]);
     expect(await idsDue({ limit: 2 })).toEqual(["r1,b1", null]);
-    expect(await idsDue({ besides: ["red", "green"] })).toEqual(["b1", null]);
+    expect(await idsDue({ except: ["red", "green"] })).toEqual(["b1", null]);
     await outbox.tried("r1", { kind: "failed", error: "status 500", nextTryAt: noon + 5000 });
     expect(await idsDue()).toEqual(["b1,g1", noon + 5000]);
-    expect(await idsDue({ besides: ["red"] })).toEqual(["b1,g1", null]);
+    expect(await idsDue({ except: ["red"] })).toEqual(["b1,g1", null]);
     expect(await idsDue({ now: noon + 5000 })).toEqual(["r1,b1,g1", null]);
     await outbox.tried("r1", { kind: "given_up", at: noon + 5001, error: "status 500" });
     expect(await idsDue()).toEqual(["b1,r2,g1", null]);

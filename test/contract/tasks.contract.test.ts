@@ -206,7 +206,7 @@ describe.each(ledgerKinds)("tasks in $name", ({ newHome }: LedgerKind) => {
       nextPollAt: noon + 99,
       deadlineAt: noon + 900,
     } as const;
-    expect(await store.tasks.saw("task-a", sight)).toBe(true);
+    expect(await store.tasks.observe("task-a", sight)).toBe(true);
     expect(await store.tasks.find("task-a")).toMatchObject(sight);
     const failed = ending({
       settlement: { kind: "void", reason: "task_failed" },
@@ -215,7 +215,7 @@ describe.each(ledgerKinds)("tasks in $name", ({ newHome }: LedgerKind) => {
       inputs: { consumption: null, unitsPerUsd: null, quantity: null },
     });
     await store.tasks.end({ taskId: "task-a", charge: "a" }, failed);
-    await store.tasks.saw("task-a", { ...sight, seenAt: noon + 999_999 });
+    await store.tasks.observe("task-a", { ...sight, seenAt: noon + 999_999 });
     expect(await store.tasks.find("task-a")).toMatchObject({
       status: "failed",
       failure: "time_limit",
@@ -232,8 +232,8 @@ describe.each(ledgerKinds)("tasks in $name", ({ newHome }: LedgerKind) => {
     await hold(store, "a", "b", "c", "d");
     for (const [index, id] of ["a", "b", "c", "d"].entries())
       await store.tasks.bind(taskOf(id, { nextPollAt: noon + 100 - index }));
-    const due = async (now: number, besides: string[] = [], limit = 9) => {
-      const found = await store.tasks.due({ now, limit, besides, pauseMsMax: 1000 });
+    const due = async (now: number, except: string[] = [], limit = 9) => {
+      const found = await store.tasks.due({ now, limit, except, pauseMsMax: 1000 });
       return [found.tasks.map(({ charge }) => charge), found.nextPollAt];
     };
     expect(await due(noon + 97)).toEqual([["d"], noon + 98]);

@@ -8,7 +8,7 @@ import {
   shortageOf,
   subjectOf,
   tightestRoom,
-  weighsOn,
+  appliesTo,
   worstShortage,
   type Budget,
   type BudgetWindow,
@@ -422,7 +422,7 @@ export class ModelLedger {
       (charge) =>
         charge.at >= span.start &&
         (span.end === null || charge.at < span.end) &&
-        weighsOn(budget.scope, callerOf(charge)) &&
+        appliesTo(budget.scope, callerOf(charge)) &&
         subjectOf(budget.scope, charge) === subject,
     );
     const spent = sum(inside.map(({ cost }) => cost ?? noMoney));
@@ -435,7 +435,7 @@ export class ModelLedger {
     if (budget.scope.kind !== "eachKey") this.#markOpen(budget, "", at);
     for (const charge of this.#all()) {
       if (charge.state === "voided" || charge.at < start || (end !== null && charge.at >= end)) continue;
-      if (weighsOn(budget.scope, callerOf(charge))) this.#markOpen(budget, subjectOf(budget.scope, charge), at);
+      if (appliesTo(budget.scope, callerOf(charge))) this.#markOpen(budget, subjectOf(budget.scope, charge), at);
     }
   }
 
@@ -450,7 +450,7 @@ export class ModelLedger {
   }
 
   #weighingOn(caller: Caller): Budget[] {
-    return [...this.#state.budgets.values()].filter(({ scope }) => weighsOn(scope, caller));
+    return [...this.#state.budgets.values()].filter(({ scope }) => appliesTo(scope, caller));
   }
 
   #dimensionOf(charge: Charge, dimension: ReportDimension): string | null {

@@ -21,7 +21,7 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
   "core/run-sessions.ts": [
     {
       why: "Every session began at or after null, which counts as 1970.",
-      mutants: ["isOutlived: rotatedAt === null → false"],
+      mutants: ["isSecretReplaced: rotatedAt === null → false"],
     },
   ],
   "core/settlement.ts": [
@@ -33,7 +33,7 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
         'tokensUsed: case "reported": return promptTotal(outcome.tokens) + completionTotal(outcome.tokens); → case "reported":',
       ],
     },
-    { why: "Null is never larger than a hold.", mutants: ["passesHold: settlement.cost !== null → true"] },
+    { why: "Null is never larger than a hold.", mutants: ["exceedsHold: settlement.cost !== null → true"] },
   ],
   "core/price.ts": [
     { why: "No service tier is called null.", mutants: ["inServiceTier: serviceTier === null → false"] },
@@ -83,8 +83,8 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
     {
       why: "Tokens that are all counted have reached the line: they are not below it.",
       mutants: [
-        "nextStep: standing.uncounted > 0 → standing.uncounted >= 0",
-        "nextStep: standing.uncounted > 0 → true",
+        "nextStep: progress.uncounted > 0 → progress.uncounted >= 0",
+        "nextStep: progress.uncounted > 0 → true",
       ],
     },
   ],
@@ -241,11 +241,11 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
     {
       why: "For the compiler alone: a measure is made of samples that there are.",
       mutants: [
-        "isDead: true → false",
-        "isDead: first === undefined || last === undefined → false",
-        "isDead: first === undefined || last === undefined → first === undefined && last === undefined",
-        "isDead: first === undefined → false",
-        "isDead: last === undefined → false",
+        "isStalled: true → false",
+        "isStalled: first === undefined || last === undefined → false",
+        "isStalled: first === undefined || last === undefined → first === undefined && last === undefined",
+        "isStalled: first === undefined → false",
+        "isStalled: last === undefined → false",
       ],
     },
     {

@@ -289,7 +289,7 @@ describe("output that is produced unseen", () => {
     const ending = { kind: "cut", usage: undefined, texts: ["Hello"], reason: "gateway_reset", ranMs } as const;
     return settlementFor(
       { hold: null, price },
-      await meter(ending, { model, body, request: read.request, underWayTokens: 0 }),
+      await meter(ending, { model, body, request: read.request, inFlightTokens: 0 }),
     );
   }
 

@@ -53,7 +53,7 @@ export class TestMember implements Fleet {
 
   readonly peers: Fleet["peers"] = {
     tell: (news) => void (this.#news = news),
-    hasten: () => void this.hastened++,
+    beatNow: () => void this.hastened++,
     live: () => this.#live,
     onBeat: (listener) => {
       this.#listeners.add(listener);

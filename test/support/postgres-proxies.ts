@@ -72,7 +72,7 @@ export class LedgerProxy implements AsyncDisposable {
         resolve();
       };
       this.#beats.add(heard);
-      this.owner.hasten();
+      this.owner.beatNow();
     });
   }
 

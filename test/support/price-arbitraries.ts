@@ -98,7 +98,7 @@ export const outcomes: fc.Arbitrary<Outcome> = fc.oneof(
     promptTokens: fc.nat(5000),
     deliveredTokens: fc.nat(5000),
     errorFactor: permille,
-    underWayTokens: fc.nat(300),
+    inFlightTokens: fc.nat(300),
     hiddenTokens: fc.oneof(fc.constant(0), fc.nat(5000)),
     ...uncertain,
     reason,

@@ -1,4 +1,4 @@
-import type { CatalogueParts } from "../../catalogue/catalogue.ts";
+import type { CatalogueData } from "../../catalogue/catalogue.ts";
 import type { Key } from "../../core/keys.ts";
 import type { Refusal } from "../../core/refusals.ts";
 import type { RunSession } from "../../core/run-sessions.ts";
@@ -75,7 +75,7 @@ export interface PrimaryCalls {
 export interface WorkerCalls {
   /** Keys, teams, budgets or settings have changed. Answered when nothing outdated is remembered any more. */
   changed(given: null): void;
-  prices(parts: CatalogueParts): void;
+  prices(parts: CatalogueData): void;
   /** Answered when every request is settled; then the worker may end. */
   drain(given: null): void;
   /** As a drain, at once. */
@@ -89,7 +89,7 @@ export interface WorkerCalls {
 export interface Start {
   /** Secrets as `packed` has them. */
   readonly settings: unknown;
-  readonly prices: CatalogueParts;
+  readonly prices: CatalogueData;
   /** All of the proxy's, in their order. */
   readonly routes: readonly Pick<Route, "method" | "path">[];
   /** From 1; that of a worker that died is given again. */

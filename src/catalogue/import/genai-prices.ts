@@ -9,7 +9,7 @@ import {
   withoutZeros,
   type Fields,
   type LeftOut,
-  type PriceReading,
+  type PriceResult,
   type ServiceTierName,
   type TableModel,
   type TableResult,
@@ -130,7 +130,7 @@ const toolFees: Readonly<Record<string, string>> = {
 /** Audio that was cached is cached input here: there is no class for it. */
 const withoutClass = new Set(["cache_audio_read_mtok", "cache_image_read_mtok", "cache_video_read_mtok"]);
 
-function priceOf(stated: unknown, from: string | null): PriceReading {
+function priceOf(stated: unknown, from: string | null): PriceResult {
   const all = Object.entries(isFields(stated) ? stated : {}).filter(
     ([name, value]) => value !== null && !withoutClass.has(name),
   );

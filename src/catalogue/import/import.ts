@@ -6,7 +6,7 @@ import type {
   EditedFile,
   PriceCheckFault,
   PriceImport,
-  PriceImportOrder,
+  PriceImportParams,
   PriceImportResult,
   PriceTableName,
 } from "../../ports/price-import.ts";
@@ -37,7 +37,7 @@ import { isFields, type LeftOut } from "./table.ts";
  */
 export function importPrices(
   layers: readonly (readonly PriceText[])[],
-  order: PriceImportOrder,
+  order: PriceImportParams,
   build: CatalogueBuilder = buildCatalogue,
 ): PriceImportResult {
   const built = build(layers);
@@ -60,7 +60,7 @@ export function importPrices(
   const formats = [...new Set(read.tables.map(({ format }) => format))];
   const name = freeName(`imported-${formats.join("-")}-${order.fromDate}`, layers[1] ?? []);
   const title = titleOf(read.tables, order.today);
-  const sound = soundBeside(layers, name, title, proposals);
+  const sound = withoutFaults(layers, name, title, proposals);
   const { edited, places } = editOwn(layers, name, title, sound.proposals);
   const written = sound.proposals.filter((proposal) => !places.has(proposal));
   return {
@@ -80,7 +80,7 @@ export function importPrices(
 /** What several tables agree on, and the price files state otherwise; and the models that those tables have and the files do not. */
 export function checkPrices(
   layers: readonly (readonly PriceText[])[],
-  order: Pick<PriceImportOrder, "tables" | "from" | "today">,
+  order: Pick<PriceImportParams, "tables" | "from" | "today">,
 ): PriceCheckResult {
   const built = buildCatalogue(layers);
   if (!built.ok) return wrong(built.faults.map(formatFault));
@@ -142,7 +142,7 @@ type TablesResult = { readonly ok: true; readonly tables: readonly FormattedTabl
 
 /** Every table, in its own format. */
 function readTables(
-  { tables, from, providers }: Pick<PriceImportOrder, "tables" | "from" | "providers">,
+  { tables, from, providers }: Pick<PriceImportParams, "tables" | "from" | "providers">,
   families: ReadonlySet<string>,
 ): TablesResult {
   const wants = (name: string, family: string) =>
@@ -245,7 +245,7 @@ function readsAs(path: string, text: string, { id, model }: Proposal): boolean {
 }
 
 /** Leaves out, with the reason, what would be a fault beside the files. */
-function soundBeside(
+function withoutFaults(
   layers: readonly (readonly PriceText[])[],
   name: string,
   title: readonly string[],

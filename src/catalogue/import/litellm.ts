@@ -9,7 +9,7 @@ import {
   withoutZeros,
   type Fields,
   type LeftOut,
-  type PriceReading,
+  type PriceResult,
   type ServiceTierName,
   type TableModel,
   type TableResult,
@@ -61,7 +61,7 @@ export function readLitellm(tree: unknown, wants: WantsProvider): TableResult {
 
 const textModes = new Set(["chat", "responses", "completion"]);
 
-function modelOf(id: string, provider: string, fields: Fields, price: Exclude<PriceReading, string>): TableModel {
+function modelOf(id: string, provider: string, fields: Fields, price: Exclude<PriceResult, string>): TableModel {
   const tokensMax = countOf(fields["max_tokens"]);
   return {
     id,
@@ -96,7 +96,7 @@ const tierEndings: readonly (readonly [name: ServiceTierName, ending: string])[]
 
 const above = /^(?:_above_(\d+)(k?)_tokens)?$/;
 
-function priceOf(fields: Fields): PriceReading {
+function priceOf(fields: Fields): PriceResult {
   const ranges = fields["tiered_pricing"];
   const read = Array.isArray(ranges) ? rangesOf(ranges) : ratesOf(fields, "");
   if (typeof read === "string") return read;

@@ -68,7 +68,7 @@ export function countOf(value: unknown): number | null {
 }
 
 /** A table's price, or a sentence on why it cannot be taken over. */
-export type PriceReading = TablePrice | string;
+export type PriceResult = TablePrice | string;
 
 /** The families that have another name here. */
 const families: Readonly<Record<string, string>> = {

@@ -3,7 +3,7 @@ import { createKey, revokeKey, rotateKey, showKey, updateKey } from "../../admin
 import { failure } from "../../admin/result.ts";
 import { limitsSchema, modelsSchema, nameSchema, outputCapSchema } from "../../admin/fields.ts";
 import { createTeam, deleteTeam, liveMembers, listTeams, showTeam, updateTeam } from "../../admin/teams.ts";
-import { teamFacts } from "../../core/audit.ts";
+import { teamDetails } from "../../core/audit.ts";
 import { keyStates } from "../../core/keys.ts";
 import { keyJson, keysJson, newKeyJson, rotatedKeyJson } from "../../reporting/keys.ts";
 import { ownName } from "../../reporting/names.ts";
@@ -136,7 +136,7 @@ export const teamRoutes: readonly AdminRoute[] = [
     handle: async ({ teams, keys, clock }) => {
       const members = await liveMembers(keys, clock.now());
       return found({
-        teams: (await listTeams(teams)).map((team) => ({ ...teamFacts(team), keys: members(team.name) })),
+        teams: (await listTeams(teams)).map((team) => ({ ...teamDetails(team), keys: members(team.name) })),
       });
     },
   }),
@@ -147,7 +147,7 @@ export const teamRoutes: readonly AdminRoute[] = [
     status: 201,
     answer: teamSchema,
     handle: async (tools, { body: { output_cap, ...body } }) =>
-      answered(await createTeam(tools, { ...body, outputCap: output_cap }), ({ team }) => teamFacts(team)),
+      answered(await createTeam(tools, { ...body, outputCap: output_cap }), ({ team }) => teamDetails(team)),
   }),
   route("GET /teams/{team}", {
     role: "viewer",
@@ -155,7 +155,7 @@ export const teamRoutes: readonly AdminRoute[] = [
     answer: teamWithKeysSchema,
     handle: async ({ teams, keys, clock }, { params: [name = ""] }) => {
       const members = await liveMembers(keys, clock.now());
-      return answered(await showTeam(teams, name), ({ team }) => ({ ...teamFacts(team), keys: members(name) }));
+      return answered(await showTeam(teams, name), ({ team }) => ({ ...teamDetails(team), keys: members(name) }));
     },
   }),
   route("PATCH /teams/{team}", {
@@ -164,7 +164,7 @@ export const teamRoutes: readonly AdminRoute[] = [
     body: teamChange,
     answer: teamSchema,
     handle: async (tools, { params: [name = ""], body: { output_cap, ...body } }) =>
-      answered(await updateTeam(tools, name, { ...body, outputCap: output_cap }), ({ team }) => teamFacts(team)),
+      answered(await updateTeam(tools, name, { ...body, outputCap: output_cap }), ({ team }) => teamDetails(team)),
   }),
   route("DELETE /teams/{team}", {
     role: "editor",

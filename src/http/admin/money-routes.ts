@@ -3,7 +3,7 @@ import { listBudgets, removeBudget, setBudget } from "../../admin/budgets.ts";
 import { listCharges, showCharge } from "../../admin/charge-lists.ts";
 import { correctCharge } from "../../admin/corrections.ts";
 import { failure } from "../../admin/result.ts";
-import { budgetFacts } from "../../core/audit.ts";
+import { budgetDetails } from "../../core/audit.ts";
 import type { Charge } from "../../core/charge.ts";
 import { periods, type BudgetWindow } from "../../core/budget.ts";
 import { noMoney, parseSignedUsd, parseUsd } from "../../core/money.ts";
@@ -72,7 +72,7 @@ export const budgetRoutes: readonly AdminRoute[] = [
       if (!set.ok) return set;
       const { scope: setScope } = set.budget;
       const nameOf = await keyNamesOf(tools.keys, setScope.kind === "key" ? [setScope.key] : []);
-      return found({ ...budgetFacts(set.budget, nameOf), note: set.note });
+      return found({ ...budgetDetails(set.budget, nameOf), note: set.note });
     },
   }),
   route("DELETE /budgets", {

@@ -1,4 +1,4 @@
-import { subjectOf, weighsOn } from "../../core/budget.ts";
+import { subjectOf, appliesTo } from "../../core/budget.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Dialect } from "../reading/dialects.ts";
 import { rowOf, rowsOf, type Reading } from "../reading/reading.ts";
@@ -54,7 +54,7 @@ function* existing(windows: readonly number[]): Reading<number[]> {
 function* windowsOf(calendar: Calendar, { at, ...caller }: LinkedCharge): Reading<number[]> {
   const windows: number[] = [];
   for (const { seq, scope, period } of soundBudgets(yield* readBudgetTexts())) {
-    if (!weighsOn(scope, caller)) continue;
+    if (!appliesTo(scope, caller)) continue;
     const row = yield* rowOf<{ seq: bigint }>({
       sql: "select seq from windows where budget = ? and subject = ? and starts_at = ?",
       values: [seq, subjectOf(scope, caller), calendar.spanOf(period, Number(at)).start],

@@ -3,7 +3,7 @@ import {
   isPeriod,
   parseScope,
   subjectOf,
-  weighsOn,
+  appliesTo,
   type Caller,
   type Period,
   type Scope,
@@ -156,7 +156,7 @@ export class WindowCheck {
     let names = this.#names.get(name);
     if (names === undefined) {
       names = [...this.#budgets.values()]
-        .filter(({ scope }) => weighsOn(scope, caller) && (which === "all" || isOfSession(scope)))
+        .filter(({ scope }) => appliesTo(scope, caller) && (which === "all" || isOfSession(scope)))
         .map(({ seq, scope }) => `${seq} ${subjectOf(scope, caller)}`);
       this.#names.set(name, names);
     }

@@ -13,14 +13,14 @@ export class PostgresFleet implements Fleet {
   #live: readonly Peer[] = [];
 
   /** `version`: of this proxy's program, for people who list the proxies. */
-  constructor(db: Db, run: Pick<Owner, "known" | "tell" | "hasten">, version: string | null = null) {
+  constructor(db: Db, run: Pick<Owner, "known" | "tell" | "beatNow">, version: string | null = null) {
     this.claims = jobClaims(db, run);
     this.peers = {
       tell: (news) => {
         run.tell(() => toldOf(news(), version));
-        run.hasten();
+        run.beatNow();
       },
-      hasten: () => run.hasten(),
+      beatNow: () => run.beatNow(),
       live: () => this.#live,
       onBeat: (listener) => {
         this.#listeners.add(listener);

@@ -1,4 +1,4 @@
-import { amountToHold, subjectOf, weighsOn, type Caller, type Span } from "../../core/budget.ts";
+import { amountToHold, subjectOf, appliesTo, type Caller, type Span } from "../../core/budget.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import { calendarOf } from "../../time/calendar.ts";
@@ -47,7 +47,7 @@ export class KnownBudgets {
     let budgets = this.#weighing.get(name);
     if (budgets === undefined) {
       if (this.#weighing.size >= callersKept) this.#weighing.clear();
-      budgets = [...this.#bySeq.values()].filter(({ scope }) => weighsOn(scope, caller));
+      budgets = [...this.#bySeq.values()].filter(({ scope }) => appliesTo(scope, caller));
       this.#weighing.set(name, budgets);
     }
     return budgets;

@@ -34,7 +34,7 @@ export class PostgresLongReads implements LongReads {
         return await readRecent(this.#db, read.query);
       case "windows":
         return await this.#db.transaction((db) => readWindows(db, this.#calendar, read.at), "snapshot");
-      case "untoldWindows":
+      case "windowsToAlert":
         return await this.#db.transaction(
           (db) => readUntoldWindows(db, this.#calendar, read.at, read.limit),
           "snapshot",

@@ -107,7 +107,7 @@ export class Owner implements OwnRun, AsyncDisposable {
   }
 
   /** Beats now, or once more where a beat is under way. */
-  hasten(): void {
+  beatNow(): void {
     this.#beats.wake();
   }
 

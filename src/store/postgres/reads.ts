@@ -1,6 +1,6 @@
-import { isUntold } from "../../core/alerts.ts";
+import { isAlertDue } from "../../core/alerts.ts";
 import { invariant } from "../../core/assert.ts";
-import { scopesWeighingOn, subjectOf, type Budget, type BudgetWindow, type Caller } from "../../core/budget.ts";
+import { scopesApplyingTo, subjectOf, type Budget, type BudgetWindow, type Caller } from "../../core/budget.ts";
 import type { Charge, HoldKind } from "../../core/charge.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import { parseCanonicalPrice, type PriceVersion } from "../../core/price.ts";
@@ -93,7 +93,7 @@ async function readBudgets(db: Statements): Promise<StoredBudget[]> {
 /** The budgets that weigh on a caller, in the order of their creation. */
 async function readBudgetsOf(db: Statements, caller: Caller): Promise<StoredBudget[]> {
   return (
-    await db.rows<BudgetRow>("select * from budgets where scope = any($1) order by seq", [scopesWeighingOn(caller)])
+    await db.rows<BudgetRow>("select * from budgets where scope = any($1) order by seq", [scopesApplyingTo(caller)])
   ).map(budgetOf);
 }
 
@@ -161,10 +161,10 @@ export async function readUntoldWindows(
     keys.push(key);
     return true;
   };
-  for (const window of windows) isUntold(window, gather);
+  for (const window of windows) isAlertDue(window, gather);
   const rows = await db.rows<{ key: string }>("select dedupe_key as key from outbox where dedupe_key = any($1)", [
     keys,
   ]);
   const told = new Set(rows.map(({ key }) => key));
-  return windows.filter((window) => isUntold(window, (key) => told.has(key))).slice(0, limit);
+  return windows.filter((window) => isAlertDue(window, (key) => told.has(key))).slice(0, limit);
 }

@@ -23,15 +23,15 @@ export class TaskReads implements TaskReadings {
     return found(await this.#db.row<TaskRow>("select * from tasks where charge = $1", [charge]));
   }
 
-  async due({ now, limit, pauseMsMax, besides }: DueQuery): Promise<DueTasks> {
+  async due({ now, limit, pauseMsMax, except }: DueQuery): Promise<DueTasks> {
     const others = "settled_at is null and task_id <> all($1)";
     const next = await this.#db.row<{ at: bigint | null }>(
       `select min(next_poll_at) as at from tasks where ${others} and next_poll_at > $2 and next_poll_at <= $3`,
-      [besides, now, now + pauseMsMax],
+      [except, now, now + pauseMsMax],
     );
     const rows = await this.#db.rows<TaskRow>(
       `select * from tasks where ${others} and (next_poll_at <= $2 or next_poll_at > $3) order by next_poll_at limit $4`,
-      [besides, now, now + pauseMsMax, limit],
+      [except, now, now + pauseMsMax, limit],
     );
     return { tasks: rows.map(withNumbers).map(taskOf), nextPollAt: next?.at == null ? null : Number(next.at) };
   }

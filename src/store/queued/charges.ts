@@ -1,5 +1,5 @@
 import type { PicoUsd } from "../../core/money.ts";
-import type { StreamSeen } from "../../core/stream-bursts.ts";
+import type { StreamObservation } from "../../core/stream-bursts.ts";
 import type {
   BurstMarksResult,
   ChargeEnd,
@@ -51,7 +51,7 @@ export class QueuedCharges implements ChargeLedger {
     return answer.ok ? answer.reply : unavailable;
   }
 
-  async burstMarks(seen: StreamSeen | null, at: number): Promise<BurstMarksResult> {
+  async burstMarks(seen: StreamObservation | null, at: number): Promise<BurstMarksResult> {
     const answer = await this.#commands.submit(["streams", seen, at]);
     return answer.ok ? answer.reply : unavailable;
   }

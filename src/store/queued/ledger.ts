@@ -1,9 +1,9 @@
-import { fareboxItself } from "../../core/admins.ts";
+import { fareboxAdmin } from "../../core/admins.ts";
 import type { LedgerTotals } from "../../core/account-sample.ts";
 import type { Budget, BudgetWindow, Caller } from "../../core/budget.ts";
 import type { Charge } from "../../core/charge.ts";
 import type { PriceVersion } from "../../core/price.ts";
-import type { ChargedFacts, Recomputed } from "../../core/what-if.ts";
+import type { ChargeInputs, Recomputed } from "../../core/what-if.ts";
 import type { CorrectionMade } from "../../core/reconciliation.ts";
 import type {
   AdjustResult,
@@ -59,11 +59,11 @@ export class QueuedLedger extends QueuedCharges implements Ledger {
     return answer.ok ? answer.reply : "unavailable";
   }
 
-  async setBudget(budget: Omit<Budget, "id">, at: number, by = fareboxItself): Promise<Budget> {
+  async setBudget(budget: Omit<Budget, "id">, at: number, by = fareboxAdmin): Promise<Budget> {
     return submitOrThrow(this.#queue, ["run", "budgets.setBudget", [budget, at, by]]);
   }
 
-  async removeBudget(scope: string, period: string, at: number, by = fareboxItself): Promise<boolean> {
+  async removeBudget(scope: string, period: string, at: number, by = fareboxAdmin): Promise<boolean> {
     return submitOrThrow(this.#queue, ["run", "budgets.removeBudget", [scope, period, at, by]]);
   }
 
@@ -79,8 +79,8 @@ export class QueuedLedger extends QueuedCharges implements Ledger {
     return this.#reads.windowsOf(caller, at);
   }
 
-  async untoldWindows(at: number, limit: number): Promise<readonly BudgetWindow[]> {
-    return this.#longReads.read({ kind: "untoldWindows", at, limit });
+  async windowsToAlert(at: number, limit: number): Promise<readonly BudgetWindow[]> {
+    return this.#longReads.read({ kind: "windowsToAlert", at, limit });
   }
 
   async charge(id: string): Promise<Charge | undefined> {
@@ -117,7 +117,7 @@ export class QueuedLedger extends QueuedCharges implements Ledger {
 
   async whatIf(
     query: ReportQuery,
-    recompute: (charge: ChargedFacts) => Recomputed,
+    recompute: (charge: ChargeInputs) => Recomputed,
     onProgress?: (share: number) => void,
   ): Promise<readonly WhatIfRow[]> {
     const sums = new WhatIfSummer(query.by, recompute);

@@ -8,7 +8,7 @@ import type {
   TaskEnding,
   TaskPage,
   TaskQuery,
-  TaskSight,
+  TaskObservation,
   TaskStore,
 } from "../../ports/task-store.ts";
 import { postCommand, voidCommand } from "../commands.ts";
@@ -40,7 +40,7 @@ export class QueuedTaskStore implements TaskStore {
     return this.#reads.ofCharge(charge);
   }
 
-  async saw(taskId: string, sight: TaskSight): Promise<boolean> {
+  async observe(taskId: string, sight: TaskObservation): Promise<boolean> {
     return (await this.#queue.submit(["sawTask", taskId, sight])).ok;
   }
 

@@ -15,7 +15,7 @@ import { readSpend } from "./spend.ts";
 /** Long reads that both databases answer alike. */
 export type SharedRead = Exclude<
   LongRead,
-  { readonly kind: "recent" | "windows" | "untoldWindows" | "verify" | "copy" }
+  { readonly kind: "recent" | "windows" | "windowsToAlert" | "verify" | "copy" }
 >;
 
 export function readingOf(

@@ -1,6 +1,6 @@
 import { invariant } from "../../core/assert.ts";
 import {
-  scopesWeighingOn,
+  scopesApplyingTo,
   subjectOf,
   type BudgetWindow,
   type Caller,
@@ -20,7 +20,7 @@ export function readBudgets(db: Connection): StoredBudget[] {
 
 /** The budgets that weigh on a caller, in the order of their creation: as cheap with ten thousand others beside them. */
 export function readBudgetsOf(db: Connection, caller: Caller): StoredBudget[] {
-  const scopes = scopesWeighingOn(caller);
+  const scopes = scopesApplyingTo(caller);
   const select = db.prepare(`select * from budgets where scope in (${scopes.map(() => "?").join(", ")}) order by seq`);
   return (select.safeIntegers().all(...scopes) as BudgetRow[]).map(budgetOf);
 }

@@ -20,7 +20,7 @@ export function readLong(
       return readRecent(db, read.query);
     case "windows":
       return readWindows(db, calendar, read.at);
-    case "untoldWindows":
+    case "windowsToAlert":
       return readUntoldWindows(db, calendar, read.at, read.limit);
     case "verify":
       return verify(db, { calendar, onProgress });

@@ -1,4 +1,4 @@
-import { isUntold } from "../../core/alerts.ts";
+import { isAlertDue } from "../../core/alerts.ts";
 import { subjectOf, type Budget, type BudgetWindow, type Caller, type Period, type Span } from "../../core/budget.ts";
 import type { Charge, HoldKind } from "../../core/charge.ts";
 import type { PicoUsd } from "../../core/money.ts";
@@ -118,6 +118,6 @@ export function readUntoldWindows(
 ): readonly BudgetWindow[] {
   const known = db.prepare("select 1 from outbox where dedupe_key = ?").pluck();
   return readWindows(db, calendar, at)
-    .filter((window) => isUntold(window, (key) => known.get(key) !== undefined))
+    .filter((window) => isAlertDue(window, (key) => known.get(key) !== undefined))
     .slice(0, limit);
 }

@@ -6,7 +6,7 @@ import type {
   NewTask,
   TaskPage,
   TaskQuery,
-  TaskSight,
+  TaskObservation,
 } from "../../ports/task-store.ts";
 import type { TaskEndFacts } from "../commands.ts";
 import type { RunningTasks, TaskReadings } from "../readings.ts";
@@ -44,10 +44,10 @@ export class TaskReads implements TaskReadings {
   }
 
   /** Read in the order of time until one is not due: few are looked at beyond those that are answered. */
-  due({ now, limit, pauseMsMax, besides }: DueQuery): DueTasks {
+  due({ now, limit, pauseMsMax, except }: DueQuery): DueTasks {
     const tasks: Task[] = [];
     for (const row of this.#due.iterate() as IterableIterator<TaskRow>) {
-      if (besides.includes(row.task_id)) continue;
+      if (except.includes(row.task_id)) continue;
       const at = row.next_poll_at ?? now;
       if (at > now && at <= now + pauseMsMax) return { tasks, nextPollAt: at };
       if (tasks.length < limit) tasks.push(taskOf(row));
@@ -93,7 +93,7 @@ export function bindTask(db: Connection, task: NewTask, isPending: boolean): Bin
   return { ok: true };
 }
 
-export function sawTask(db: Connection, taskId: string, sight: TaskSight): true {
+export function sawTask(db: Connection, taskId: string, sight: TaskObservation): true {
   db.prepare(
     `update tasks set status = :status, started_at = :startedAt, seen_at = :seenAt, next_poll_at = :nextPollAt, deadline_at = :deadlineAt
      where task_id = :taskId and settled_at is null`,

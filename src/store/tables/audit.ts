@@ -2,7 +2,7 @@ import {
   changesAnything,
   type AuditAction,
   type AuditEntry,
-  type Facts,
+  type AuditDetails,
   type NewAuditEntry,
 } from "../../core/audit.ts";
 import type { AuditPage, AuditQuery } from "../../ports/audit-log.ts";
@@ -50,10 +50,10 @@ export function* readAudit({ since, until, limit, after }: AuditQuery): Reading<
   return { entries, next: rows.length > limit ? (entries.at(-1)?.id ?? null) : null };
 }
 
-function textOf(facts: Facts | null): string | null {
+function textOf(facts: AuditDetails | null): string | null {
   return facts && JSON.stringify(facts);
 }
 
-function factsOf(text: string | null): Facts | null {
+function factsOf(text: string | null): AuditDetails | null {
   return text === null ? null : JSON.parse(text);
 }

@@ -1,4 +1,4 @@
-import { fareboxItself } from "../../core/admins.ts";
+import { fareboxAdmin } from "../../core/admins.ts";
 import { invariant } from "../../core/assert.ts";
 import { budgetRemoveEntry, budgetSetEntry } from "../../core/audit.ts";
 import { formatScope, type Budget } from "../../core/budget.ts";
@@ -53,14 +53,14 @@ export const budgets: Table<Pick<Ledger, "setBudget" | "removeBudget">, "setBudg
   queries: {},
   announces: true,
   writes: {
-    *setBudget(budget, at, by = fareboxItself) {
+    *setBudget(budget, at, by = fareboxAdmin) {
       yield* lockBudgets();
       const before = yield* findBudget(formatScope(budget.scope), budget.period);
       const stored = yield* putBudget(budget, at);
       yield* recordAudit(budgetSetEntry(stored, before, yield* keyNames(stored), { at, by }));
       return withoutSeq(stored);
     },
-    *removeBudget(scope, period, at, by = fareboxItself) {
+    *removeBudget(scope, period, at, by = fareboxAdmin) {
       yield* lockBudgets();
       const before = yield* dropBudget(scope, period);
       if (before === undefined) return false;

@@ -1,4 +1,4 @@
-import { fareboxItself } from "../../core/admins.ts";
+import { fareboxAdmin } from "../../core/admins.ts";
 import { keyAction, keyEntry, type NameOfKey } from "../../core/audit.ts";
 import type { Budget } from "../../core/budget.ts";
 import { changedKey, type Key, type KeyState } from "../../core/keys.ts";
@@ -100,7 +100,7 @@ export const keys: Table<KeyStore, "create" | "update" | "revoke"> = {
   announces: true,
   writes: {
     /** Throws if the id or the digest is taken. */
-    *create(key, by = fareboxItself) {
+    *create(key, by = fareboxAdmin) {
       const { id, name, team, createdAt, revokedAt } = key;
       const row = { ...changingColumns(key), id, name, created_at: createdAt, revoked_at: revokedAt };
       if (!(yield* insert("keys", row, "on conflict (name) do nothing"))) return { ok: false, reason: "name_taken" };
@@ -108,7 +108,7 @@ export const keys: Table<KeyStore, "create" | "update" | "revoke"> = {
       yield* recordAudit(keyEntry("keys.create", null, key, { at: createdAt, by }));
       return { ok: true };
     },
-    *update(id, change, at, by = fareboxItself) {
+    *update(id, change, at, by = fareboxAdmin) {
       const before = yield* lockedKey(id);
       if (before === undefined) return undefined;
       const after = changedKey(before, change);
@@ -117,7 +117,7 @@ export const keys: Table<KeyStore, "create" | "update" | "revoke"> = {
       yield* recordAudit(keyEntry(keyAction(change), before, after, { at, by }));
       return { before, after };
     },
-    *revoke(id, at, by = fareboxItself) {
+    *revoke(id, at, by = fareboxAdmin) {
       const key = yield* lockedKey(id);
       if (key === undefined) return false;
       if (key.revokedAt !== null) return true;

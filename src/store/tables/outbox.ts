@@ -1,4 +1,4 @@
-import { privateKinds, type Message, type NewMessage, type Outbox, type Tried } from "../../ports/outbox.ts";
+import { privateKinds, type Message, type NewMessage, type Outbox, type TryResult } from "../../ports/outbox.ts";
 import { write } from "../reading/reading.ts";
 import { all, insert, marks, one, type Table } from "./table.ts";
 
@@ -18,7 +18,7 @@ function startOf({ target, createdAt }: NewMessage): Standing {
 }
 
 /** The state of a message after a try. */
-function standingAfter(tried: Tried): Standing {
+function standingAfter(tried: TryResult): Standing {
   return tried.kind === "failed"
     ? { state: "waiting", nextTryAt: tried.nextTryAt, endedAt: null }
     : { state: tried.kind, nextTryAt: null, endedAt: tried.at };
@@ -26,12 +26,12 @@ function standingAfter(tried: Tried): Standing {
 
 export const outbox: Table<Outbox, "put" | "tried" | "remove"> = {
   queries: {
-    *due({ now, besides, limit, pauseMsMax }) {
+    *due({ now, except, limit, pauseMsMax }) {
       const heads = yield* all<Pick<Message, "id"> & { readonly target: string; readonly at: number }>(
         `select id, target, next_try_at as at from outbox
          where seq in (select min(seq) from outbox where state = 'waiting' group by target) order by seq`,
       );
-      const others = heads.filter(({ target }) => !besides.includes(target));
+      const others = heads.filter(({ target }) => !except.includes(target));
       const isLater = ({ at }: { readonly at: number }) => at > now && at <= now + pauseMsMax;
       const ids = others
         .filter((head) => !isLater(head))

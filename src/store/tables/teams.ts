@@ -1,4 +1,4 @@
-import { fareboxItself } from "../../core/admins.ts";
+import { fareboxAdmin } from "../../core/admins.ts";
 import { teamEntry, type NewAuditEntry } from "../../core/audit.ts";
 import { noLimits } from "../../core/limits.ts";
 import { changedTeam, type Team } from "../../core/teams.ts";
@@ -51,8 +51,8 @@ export const teams: Table<TeamStore, "create" | "update" | "remove"> = {
   },
   announces: true,
   writes: {
-    create: (team, by = fareboxItself) => create(team, by),
-    *update(name, change, at, by = fareboxItself) {
+    create: (team, by = fareboxAdmin) => create(team, by),
+    *update(name, change, at, by = fareboxAdmin) {
       const before = yield* lockedTeam(name);
       if (before === undefined) return undefined;
       const after = changedTeam(before, change);
@@ -60,7 +60,7 @@ export const teams: Table<TeamStore, "create" | "update" | "remove"> = {
       yield* recordAudit(teamEntry("teams.update", before, after, { at, by }));
       return { before, after };
     },
-    *remove(name, at, by = fareboxItself) {
+    *remove(name, at, by = fareboxAdmin) {
       const before = yield* lockedTeam(name);
       if (before === undefined) return { ok: false, reason: "no_such_team" };
       const keys = yield* all<{ name: string }>(

@@ -1,39 +1,39 @@
 import type { Endpoint } from "../endpoint.ts";
 import { speechFields, transcriptionFields } from "../field-table.ts";
-import { formFindings, modelOf, type FormHead, type FormReading } from "../form.ts";
+import { formFindings, modelOf, type FormHead, type FormReader } from "../form.ts";
 import { answerTerms } from "../answer-terms.ts";
 import { isObject } from "../json.ts";
 import { outlineReader } from "../json-outline.ts";
 import type { ModelAnswer } from "../model-answer.ts";
 import {
   invalid,
-  lookAt,
+  inspectBody,
   objectInFull,
   tooManyNames,
   type ModelRequest,
   type ModelRequestResult,
-  type PromptReading,
+  type PromptReader,
 } from "../model-request.ts";
 import { typedRefusalEvent } from "../refusals.ts";
 import { readUsage, readUsageOf } from "../usage.ts";
-import { unread } from "./images.ts";
+import { uncounted } from "./images.ts";
 import { mediaTranscript } from "./media-stream.ts";
 import { noParts } from "../request-bounds.ts";
 
 const oneAnswer = { ...noParts, choices: 1, outputLimit: null } as const;
 
-const speechPrompt: PromptReading = {
+const speechPrompt: PromptReader = {
   text(body) {
     const { input, instructions } = objectInFull(body);
     return { kind: "plain", texts: [input, instructions].filter((text) => typeof text === "string"), tokens: 0 };
   },
-  bytesBeside: (body) => body.length,
+  bytesOutside: (body) => body.length,
 };
 
 export function readSpeechRequest(bytes: Buffer): ModelRequestResult {
-  const look = lookAt(bytes, speechFields);
-  if (!look.ok) return look;
-  const { body, findings } = look;
+  const inspected = inspectBody(bytes, speechFields);
+  if (!inspected.ok) return inspected;
+  const { body, findings } = inspected;
   const { input } = body;
   if (typeof input !== "string") return invalid("input", "'input' must be a text");
   const request: ModelRequest = {
@@ -74,7 +74,7 @@ function readTranscriptionForm(form: FormHead): ModelRequestResult {
     unboundedFields: form.isClear ? findings.expensive : [...findings.expensive, "form"],
     fields: findings,
     classes: { prompt: ["input", "cached_input", "audio_input"], completion: ["output", "reasoning"] },
-    prompt: unread,
+    prompt: uncounted,
     isUnseen: true,
   };
   return { ok: true, request };
@@ -96,7 +96,7 @@ function readTranscript(body: unknown): ModelAnswer | undefined {
   };
 }
 
-const form: FormReading = { fields: transcriptionFields, read: readTranscriptionForm };
+const form: FormReader = { fields: transcriptionFields, read: readTranscriptionForm };
 
 function audioAt(route: string, of: Pick<Endpoint, "fields" | "readRequest" | "form">, ending: string): Endpoint {
   return {

@@ -3,7 +3,7 @@ import { readChatRequest, withStreamUsage } from "../chat-request.ts";
 import { chatTranscript } from "../chat-stream.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { chatFields } from "../field-table.ts";
-import { readerOfWhole } from "../model-answer.ts";
+import { bufferedReader } from "../model-answer.ts";
 import { refusalEvent } from "../refusals.ts";
 
 export const chatCompletions: Endpoint = {
@@ -12,7 +12,7 @@ export const chatCompletions: Endpoint = {
   readRequest: readChatRequest,
   form: null,
   answersMedia: false,
-  answerReader: () => readerOfWhole(readChatAnswer),
+  answerReader: () => bufferedReader(readChatAnswer),
   transcript: chatTranscript,
   maximum: { api: "chat", fields: ["max_tokens", "max_completion_tokens"], absent: null },
   askForUsage: withStreamUsage,

@@ -5,17 +5,17 @@ import { chatTranscript } from "../chat-stream.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { clientTools, completionFields } from "../field-table.ts";
 import { objectOr } from "../json.ts";
-import { readerOfWhole } from "../model-answer.ts";
+import { bufferedReader } from "../model-answer.ts";
 import {
-  bytesBeside,
+  bytesOutside,
   choicesOf,
   invalid,
-  lookAt,
+  inspectBody,
   outputLimitOf,
   parseBody,
   type ModelRequest,
   type ModelRequestResult,
-  type PromptReading,
+  type PromptReader,
 } from "../model-request.ts";
 import { refusalEvent } from "../refusals.ts";
 import { listedTools, noParts, requestTerms, unboundTools } from "../request-bounds.ts";
@@ -31,19 +31,19 @@ const classes: ModelRequest["classes"] = {
 
 const hourClasses: ModelRequest["classes"] = { ...classes, prompt: [...classes.prompt, "cache_write_1h"] };
 
-const prompt: PromptReading = {
+const prompt: PromptReader = {
   text(body) {
     const { prompt: given, suffix } = objectOr(parseBody(body));
     const { texts, tokens } = promptsOf(given);
     return { kind: "plain", texts: typeof suffix === "string" ? [...texts, suffix] : texts, tokens };
   },
-  bytesBeside: (body) => bytesBeside(body, "prompt"),
+  bytesOutside: (body) => bytesOutside(body, "prompt"),
 };
 
 export function readCompletionRequest(bytes: Buffer): ModelRequestResult {
-  const look = lookAt(bytes, completionFields);
-  if (!look.ok) return look;
-  const { body, findings } = look;
+  const inspected = inspectBody(bytes, completionFields);
+  if (!inspected.ok) return inspected;
+  const { body, findings } = inspected;
   const choices = choicesOf(body["n"]);
   if (choices === undefined) return invalid("n", "'n' must be a whole number of at least 1");
   const best = choicesOf(body["best_of"]);
@@ -81,7 +81,7 @@ export const completions: Endpoint = {
   readRequest: readCompletionRequest,
   form: null,
   answersMedia: false,
-  answerReader: () => readerOfWhole(readChatAnswer),
+  answerReader: () => bufferedReader(readChatAnswer),
   transcript: chatTranscript,
   maximum: { api: "completions", fields: ["max_tokens"], absent: defaultOutputTokens },
   askForUsage: withStreamUsage,

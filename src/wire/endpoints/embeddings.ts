@@ -5,12 +5,12 @@ import { isObject, objectOr } from "../json.ts";
 import { outlineReader } from "../json-outline.ts";
 import type { ModelAnswer } from "../model-answer.ts";
 import {
-  bytesBeside,
+  bytesOutside,
   invalid,
-  lookAt,
+  inspectBody,
   parseBody,
   type ModelRequestResult,
-  type PromptReading,
+  type PromptReader,
 } from "../model-request.ts";
 import { refusalEvent } from "../refusals.ts";
 import { listedTools, noParts, requestTerms, unboundTools } from "../request-bounds.ts";
@@ -18,15 +18,15 @@ import { chatTranscript } from "../chat-stream.ts";
 import { readUsageOf } from "../usage.ts";
 import { promptsOf } from "./plain-prompt.ts";
 
-const prompt: PromptReading = {
+const prompt: PromptReader = {
   text: (body) => ({ kind: "plain", ...promptsOf(objectOr(parseBody(body))["input"]) }),
-  bytesBeside: (body) => bytesBeside(body, "input"),
+  bytesOutside: (body) => bytesOutside(body, "input"),
 };
 
 export function readEmbeddingRequest(bytes: Buffer): ModelRequestResult {
-  const look = lookAt(bytes, embeddingFields);
-  if (!look.ok) return look;
-  const { body, findings } = look;
+  const inspected = inspectBody(bytes, embeddingFields);
+  if (!inspected.ok) return inspected;
+  const { body, findings } = inspected;
   const { input } = body;
   if (typeof input !== "string" && !Array.isArray(input)) return invalid("input", "'input' must be a text or a list");
   const { prompts, hasParts } = promptsOf(input);

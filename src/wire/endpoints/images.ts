@@ -2,20 +2,20 @@ import type { TokenClass } from "../../core/tokens.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { imageFields } from "../field-table.ts";
 import type { Findings } from "../findings.ts";
-import { formFindings, modelOf, type FormHead, type FormReading } from "../form.ts";
+import { formFindings, modelOf, type FormHead, type FormReader } from "../form.ts";
 import { answerTerms } from "../answer-terms.ts";
 import { isObject, objectOr, type JsonObject } from "../json.ts";
 import { outlineReader } from "../json-outline.ts";
 import type { ModelAnswer } from "../model-answer.ts";
 import {
-  bytesBeside,
+  bytesOutside,
   choicesOf,
   invalid,
-  lookAt,
+  inspectBody,
   parseBody,
   tooManyNames,
   type ModelRequestResult,
-  type PromptReading,
+  type PromptReader,
 } from "../model-request.ts";
 import { typedRefusalEvent } from "../refusals.ts";
 import { readUsageOf } from "../usage.ts";
@@ -24,26 +24,26 @@ import { mediaTranscript } from "./media-stream.ts";
 /** The most images that an edit takes, and its mask. */
 const imagesMax = 17;
 
-const prompt: PromptReading = {
+const prompt: PromptReader = {
   text(body) {
     const { prompt: text } = objectOr(parseBody(body));
     return { kind: "plain", texts: typeof text === "string" ? [text] : [], tokens: 0 };
   },
-  bytesBeside: (body) => bytesBeside(body, "prompt"),
+  bytesOutside: (body) => bytesOutside(body, "prompt"),
 };
 
 /** Of a form nothing is counted: its first bytes bound it. */
-export const unread: PromptReading = {
+export const uncounted: PromptReader = {
   text: () => ({ kind: "plain", texts: [], tokens: 0 }),
-  bytesBeside: (body) => body.length,
+  bytesOutside: (body) => body.length,
 };
 
 const completion: readonly TokenClass[] = ["image_output", "output", "reasoning"];
 
 export function readImageRequest(bytes: Buffer): ModelRequestResult {
-  const look = lookAt(bytes, imageFields);
-  if (!look.ok) return look;
-  const { body, findings } = look;
+  const inspected = inspectBody(bytes, imageFields);
+  if (!inspected.ok) return inspected;
+  const { body, findings } = inspected;
   const pieces = choicesOf(body["n"]);
   if (pieces === undefined) return invalid("n", "'n' must be a whole number of at least 1");
   const stream = body["stream"] === true;
@@ -77,7 +77,7 @@ function readImageForm(form: FormHead): ModelRequestResult {
     imageParts: imagesMax,
     findings,
     isClear: form.isClear,
-    prompt: unread,
+    prompt: uncounted,
   });
 }
 
@@ -89,7 +89,7 @@ function requestOf(of: {
   readonly imageParts: number;
   readonly findings: Findings;
   readonly isClear: boolean;
-  readonly prompt: PromptReading;
+  readonly prompt: PromptReader;
 }): ModelRequestResult {
   return {
     ok: true,
@@ -135,7 +135,7 @@ function imageUsage(usage: unknown): unknown {
   return { ...usage, output_tokens_details: { image_tokens: usage["output_tokens"] } satisfies JsonObject };
 }
 
-function imagesAt(route: string, form: FormReading | null): Endpoint {
+function imagesAt(route: string, form: FormReader | null): Endpoint {
   return {
     route,
     fields: imageFields,
@@ -150,7 +150,7 @@ function imagesAt(route: string, form: FormReading | null): Endpoint {
   };
 }
 
-const form: FormReading = { fields: imageFields, read: readImageForm };
+const form: FormReader = { fields: imageFields, read: readImageForm };
 
 export const imageEndpoints: readonly Endpoint[] = [
   imagesAt("/v1/images/generations", null),

@@ -4,7 +4,7 @@ import { isObject, parseJson, textOr } from "../json.ts";
 import { JsonOutline } from "../json-outline.ts";
 import type { Written } from "../output-walk.ts";
 import { StreamOutput } from "../stream-output.ts";
-import { StreamTranscript, type EventReading, type StreamAnswer, type Transcript } from "../stream-transcript.ts";
+import { StreamTranscript, type EventReader, type StreamAnswer, type Transcript } from "../stream-transcript.ts";
 import { readUsageOf } from "../usage.ts";
 
 /**
@@ -15,7 +15,7 @@ export function mediaTranscript(
   endings: readonly string[],
   usageOf: (usage: unknown) => unknown = (usage) => usage,
 ): Transcript {
-  const reading = (): EventReading => new MediaReading(endings, usageOf);
+  const reading = (): EventReader => new MediaEventReader(endings, usageOf);
   const transcript = new StreamTranscript({ lastEvents: () => undefined, reading });
   let pieces: Buffer[] = [];
   const outline = new JsonOutline((bytes) => pieces.push(bytes), { lines: true });
@@ -31,7 +31,7 @@ export function mediaTranscript(
   };
 }
 
-class MediaReading implements EventReading {
+class MediaEventReader implements EventReader {
   readonly output = new StreamOutput();
   readonly #endings: readonly string[];
   readonly #usageOf: (usage: unknown) => unknown;

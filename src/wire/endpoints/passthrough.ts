@@ -12,11 +12,11 @@ import { ambiguousField, modelFault, objectInFull, type ModelRequest } from "../
 import { refusalEvent } from "../refusals.ts";
 import type { Written } from "../output-walk.ts";
 import { StreamOutput } from "../stream-output.ts";
-import { StreamTranscript, type EventReading, type StreamAnswer } from "../stream-transcript.ts";
+import { StreamTranscript, type EventReader, type StreamAnswer } from "../stream-transcript.ts";
 import { readUsageOf } from "../usage.ts";
 import { noParts } from "../request-bounds.ts";
 import { RequestFields } from "../request-fields.ts";
-import { unread } from "./images.ts";
+import { uncounted } from "./images.ts";
 
 /**
  * Every path that is not known otherwise (`FAREBOX_PASSTHROUGH=all`). What it costs is not known, so it has no price: the
@@ -31,7 +31,7 @@ export const passthrough: Endpoint = {
   mayMakeTasks: true,
   answersMedia: true,
   answerReader: () => outlineReader(readAnswer),
-  transcript: () => new StreamTranscript({ lastEvents: () => undefined, reading: () => new AnyReading() }),
+  transcript: () => new StreamTranscript({ lastEvents: () => undefined, reading: () => new AnyEventReader() }),
   maximum: null,
   askForUsage: null,
   breakEvent: refusalEvent,
@@ -57,9 +57,9 @@ function requestOf(body: Buffer): ModelRequest {
     size: { textBytes: body.length, ...noParts, choices: 1, outputLimit: 0, unboundedFields: ["path"] },
     unboundedFields: ["path"],
     // Nothing is known of its fields, so that none is unknown: what they name counts.
-    fields: findings.namesAlone(),
+    fields: findings.withoutUnknown(),
     classes: { prompt: ["input"], completion: [] },
-    prompt: unread,
+    prompt: uncounted,
     isUnseen: true,
     isUnpriced: true,
     modelDoubt: ambiguous?.refusal,
@@ -72,7 +72,7 @@ function readAnswer(body: unknown): ModelAnswer | undefined {
 }
 
 /** A stream of an unknown kind is whole when it ends; its last usage counts. */
-class AnyReading implements EventReading {
+class AnyEventReader implements EventReader {
   readonly output = new StreamOutput();
   #usage: Usage | undefined;
 

@@ -1,5 +1,5 @@
 import type { Usage } from "../../core/usage.ts";
-import { answerTerms, callsIn, hostedCall, mostCalls, type AnswerTerms } from "../answer-terms.ts";
+import { answerTerms, callsIn, hostedCall, mergeCalls, type AnswerTerms } from "../answer-terms.ts";
 import { isObject, listOr, objectOr, parseJson, textOr, type JsonObject } from "../json.ts";
 import type { ModelAnswer } from "../model-answer.ts";
 import { everyEvent, response, responseEvents, responseItem, type EventMember, type Known } from "../output-members.ts";
@@ -12,7 +12,7 @@ import {
   type Written,
 } from "../output-walk.ts";
 import { DeltaSink, EnvelopeSink, StreamOutput, type OutputListener } from "../stream-output.ts";
-import { StreamTranscript, type EventReading, type StreamAnswer, type StreamForm } from "../stream-transcript.ts";
+import { StreamTranscript, type EventReader, type StreamAnswer, type StreamForm } from "../stream-transcript.ts";
 import { readUsageOf } from "../usage.ts";
 
 /** Reads a whole answer of the Responses API. Its output is read only where no usage states it. Never throws. */
@@ -49,7 +49,7 @@ const responsesForm: StreamForm = {
     const hasItems = isObject(last) && listOr(objectOr(last["response"])["output"]).length > 0;
     return ending?.usage === undefined || !hasItems ? undefined : { ...ending, texts: [] };
   },
-  reading: (listener) => new ResponsesReading(listener),
+  reading: (listener) => new ResponsesEventReader(listener),
 };
 
 /** Remembers a stream of the Responses API. */
@@ -74,7 +74,7 @@ const endings: ReadonlyMap<string, "whole" | "failed"> = new Map([
   ["response.failed", "failed"],
 ]);
 
-class ResponsesReading implements EventReading {
+class ResponsesEventReader implements EventReader {
   readonly output: StreamOutput;
   readonly #items: Items;
   readonly #delta: DeltaSink;
@@ -110,7 +110,7 @@ class ResponsesReading implements EventReading {
   }
 
   answer(): Ending {
-    const toolCalls = mostCalls(callsIn([...this.#calls.values()]), this.#terms.toolCalls);
+    const toolCalls = mergeCalls(callsIn([...this.#calls.values()]), this.#terms.toolCalls);
     return { finished: false, ...this.#ending, usage: this.#usage, ...this.#terms, toolCalls };
   }
 
@@ -288,5 +288,5 @@ const callsMax = 10_000;
 /** With the calls that its items show. */
 function termsOf(response: JsonObject): AnswerTerms {
   const terms = answerTerms(response);
-  return { ...terms, toolCalls: mostCalls(callsIn(response["output"]), terms.toolCalls) };
+  return { ...terms, toolCalls: mergeCalls(callsIn(response["output"]), terms.toolCalls) };
 }

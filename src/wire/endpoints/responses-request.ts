@@ -12,13 +12,13 @@ import type { Findings } from "../findings.ts";
 import { jsonOf, listOr, objectOr, textOr, type JsonObject } from "../json.ts";
 import { lengthInFull } from "../json-skeleton.ts";
 import {
-  bytesBeside,
+  bytesOutside,
   invalid,
-  lookAt,
+  inspectBody,
   objectInFull,
   outputLimitOf,
   type ModelRequestResult,
-  type PromptReading,
+  type PromptReader,
 } from "../model-request.ts";
 import { addTexts, imagesIn, outputSchemaOf, toolChoiceOf, ToolTurns } from "../prompt-text.ts";
 import {
@@ -30,9 +30,9 @@ import {
   type PromptParts,
 } from "../request-bounds.ts";
 
-const prompt: PromptReading = {
+const prompt: PromptReader = {
   text: (body) => ({ kind: "chat", chat: textOf(objectInFull(body)) }),
-  bytesBeside: (body) => bytesBeside(body, "input") + bytesUncounted(body),
+  bytesOutside: (body) => bytesOutside(body, "input") + bytesUncounted(body),
 };
 
 /** Items of the input that bring tools with them. */
@@ -50,9 +50,9 @@ function itemsOf({ input }: JsonObject): JsonObject[] {
 }
 
 export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
-  const look = lookAt(bytes, responsesFields);
-  if (!look.ok) return look;
-  const { body, findings } = look;
+  const inspected = inspectBody(bytes, responsesFields);
+  if (!inspected.ok) return inspected;
+  const { body, findings } = inspected;
   const { input } = body;
   if (input !== undefined && input !== null && typeof input !== "string" && !Array.isArray(input)) {
     return invalid("input", "'input' must be a text or a list of items");
@@ -67,7 +67,7 @@ export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
     ),
   ];
   const unbounded = unboundedFields(tools, findings);
-  for (const wish of listOr(body["include"])) if (!includedData.has(wish)) findings.unknownField("include", wish);
+  for (const name of listOr(body["include"])) if (!includedData.has(name)) findings.unknownField("include", name);
   return {
     ok: true,
     request: {

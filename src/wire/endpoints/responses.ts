@@ -1,6 +1,6 @@
 import type { Endpoint } from "../endpoint.ts";
 import { responsesFields } from "../field-table.ts";
-import { readerOfWhole } from "../model-answer.ts";
+import { bufferedReader } from "../model-answer.ts";
 import { failedResponseEvents } from "../refusals.ts";
 import { readResponse, responsesTranscript } from "./responses-answer.ts";
 import { readResponsesRequest } from "./responses-request.ts";
@@ -11,7 +11,7 @@ export const responses: Endpoint = {
   readRequest: readResponsesRequest,
   form: null,
   answersMedia: false,
-  answerReader: () => readerOfWhole(readResponse),
+  answerReader: () => bufferedReader(readResponse),
   transcript: responsesTranscript,
   maximum: { api: "responses", fields: ["max_output_tokens"], absent: null },
   askForUsage: null,

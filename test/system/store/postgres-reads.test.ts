@@ -107,7 +107,7 @@ const others: readonly LongRead[] = [
   { kind: "samples", since: 0, until: noon },
   { kind: "audit", query: { limit: 5 } },
   { kind: "audit", query: { limit: 3, after: 6, since: 0, until: noon } },
-  { kind: "untoldWindows", at: noon, limit: 10 },
+  { kind: "windowsToAlert", at: noon, limit: 10 },
 ];
 
 it("of a report, what was spent, and pages of charges and postings, whatever is asked", async () => {

@@ -502,7 +502,7 @@ describe("a proxy on PostgreSQL", () => {
             const result = await (lane % 2 === 0 ? first : other).hold(holdOf(id, usd("1")));
             if (!result.ok) continue;
             placed++;
-            // Tried until it is acknowledged.
+            // TryResult until it is acknowledged.
             await (lane % 2 === 0 ? first : other).post(id, posting(1_000_000, 0));
           }
           return placed;

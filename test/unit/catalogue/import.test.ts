@@ -5,7 +5,7 @@ import { buildCatalogue } from "../../../src/catalogue/build.ts";
 import { rateOf, usdOfThousand } from "../../../src/catalogue/import/exact.ts";
 import { importPrices } from "../../../src/catalogue/import/import.ts";
 import { formatRate, type PicoUsdPerToken } from "../../../src/core/money.ts";
-import type { PriceImport, PriceImportOrder } from "../../../src/ports/price-import.ts";
+import type { PriceImport, PriceImportParams } from "../../../src/ports/price-import.ts";
 import { buildOnce } from "../../support/built-catalogues.ts";
 import { expectCatalogue, layer, oneModel, pricing } from "../../support/example-catalogue.ts";
 
@@ -13,10 +13,10 @@ const shipped = readdirSync(pricing)
   .filter((name) => name.endsWith(".yaml"))
   .map((name) => ({ name, text: readFileSync(new URL(name, pricing), "utf8") }));
 const order = (
-  from: PriceImportOrder["from"],
+  from: PriceImportParams["from"],
   text: string,
-  more: Partial<PriceImportOrder> = {},
-): PriceImportOrder => ({
+  more: Partial<PriceImportParams> = {},
+): PriceImportParams => ({
   from,
   tables: [{ file: "table.json", text }],
   fromDate: "2026-11-21",
@@ -28,7 +28,7 @@ const order = (
   ...more,
 });
 
-function imported(wish: PriceImportOrder, layers = [shipped]): PriceImport {
+function imported(wish: PriceImportParams, layers = [shipped]): PriceImport {
   const result = importPrices(layers, wish, buildOnce);
   if (!result.ok) throw new Error(result.problems.join("\n"));
   return result.imported;
@@ -313,7 +313,7 @@ describe("litellm", () => {
 });
 
 describe("what cannot be imported", () => {
-  const problem = (from: PriceImportOrder["from"], text: string, more: Partial<PriceImportOrder> = {}) => {
+  const problem = (from: PriceImportParams["from"], text: string, more: Partial<PriceImportParams> = {}) => {
     const result = importPrices([shipped], order(from, text, more));
     return result.ok ? [] : [...result.problems];
   };

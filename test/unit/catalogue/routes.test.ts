@@ -129,9 +129,9 @@ describe("a path", () => {
       "/mj/v2/imagine%09",
       "/mj/v2/imagin\u{ff45}",
     ];
-    for (const path of spellings) expect(catalogue.route("POST", path), path).toMatchObject({ kind: "misspelt" });
+    for (const path of spellings) expect(catalogue.route("POST", path), path).toMatchObject({ kind: "misspelled" });
     for (const method of ["GET", "HEAD", "PUT", "OPTIONS"])
-      expect(catalogue.route(method, "/mj/v2/imagine"), method).toMatchObject({ kind: "misspelt" });
+      expect(catalogue.route(method, "/mj/v2/imagine"), method).toMatchObject({ kind: "misspelled" });
     for (const path of ["/mj/v2", "/mj/v2/imagine/x", "/mj/v2/imagin", "/luma/more", "/luma//more", "/"])
       expect(catalogue.route("POST", path), path).toBeUndefined();
   });

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { buildCatalogue } from "../../../src/catalogue/build.ts";
 import { checkPrices, importPrices } from "../../../src/catalogue/import/import.ts";
 import { formatRate } from "../../../src/core/money.ts";
-import type { PriceImport, PriceImportOrder } from "../../../src/ports/price-import.ts";
+import type { PriceImport, PriceImportParams } from "../../../src/ports/price-import.ts";
 
 const today = "2026-11-22";
 
@@ -35,8 +35,8 @@ const asOurs = { input_mtok: 2, cache_read_mtok: 0.2, output_mtok: 8 };
 const asOursToo = { input_cost_per_token: 2e-6, cache_read_input_token_cost: 2e-7, output_cost_per_token: 8e-6 };
 
 function imported(
-  tables: PriceImportOrder["tables"],
-  more: Partial<PriceImportOrder> = {},
+  tables: PriceImportParams["tables"],
+  more: Partial<PriceImportParams> = {},
   layers = [[own()]],
 ): PriceImport {
   const result = importPrices(layers, {
@@ -265,7 +265,7 @@ describe("litellm", () => {
 });
 
 describe("the check of the shipped prices", () => {
-  const checked = (tables: PriceImportOrder["tables"], file = own()) =>
+  const checked = (tables: PriceImportParams["tables"], file = own()) =>
     checkPrices([[file]], { tables, from: null, today });
 
   it("finds nothing where they agree, or where one table alone differs", () => {

@@ -4,7 +4,7 @@ import type { LoadedCatalogue } from "../../../src/catalogue/catalogue.ts";
 import { loadCatalogue } from "../../../src/catalogue/load.ts";
 import { priceFileJsonSchema } from "../../../src/catalogue/schema.ts";
 import { costOf } from "../../../src/core/cost.ts";
-import { imageTokensMost } from "../../../src/core/image-tokens.ts";
+import { imageTokensMax } from "../../../src/core/image-tokens.ts";
 import { formatRate, formatUsd } from "../../../src/core/money.ts";
 import { noTokens } from "../../../src/core/tokens.ts";
 import { expectCatalogue, pricing, today } from "../../support/example-catalogue.ts";
@@ -53,7 +53,7 @@ describe("the shipped prices", () => {
   it("bound an image for every model that takes text, and by no less than its rule counts", () => {
     for (const { id, imageRule, imagePartTokens, unit } of catalogue.list(today)) {
       if (unit !== "token") continue;
-      expect(imagePartTokens, id).toBeGreaterThanOrEqual(imageRule === null ? 1 : imageTokensMost(imageRule));
+      expect(imagePartTokens, id).toBeGreaterThanOrEqual(imageRule === null ? 1 : imageTokensMax(imageRule));
     }
   });
 

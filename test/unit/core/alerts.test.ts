@@ -4,7 +4,7 @@ import {
   balanceAlerts,
   budgetAlerts,
   driftAlerts,
-  isUntold,
+  isAlertDue,
   refusalAlerts,
   unsettledAlerts,
   type Alert,
@@ -112,8 +112,8 @@ describe("budgets", () => {
           const warns = percent !== null && spent > 0n && spent * 100n >= limit * BigInt(percent);
           const full = mode === "hard" ? spent + held > 0n && spent + held >= limit : spent > limit;
           const refuses = mode === "hard" && needed !== null && spent + needed > limit && spent + held + needed > limit;
-          expect(isUntold(here, () => false)).toBe(warns || full);
-          expect(isUntold(here, (key) => told.has(key))).toBe(false);
+          expect(isAlertDue(here, () => false)).toBe(warns || full);
+          expect(isAlertDue(here, (key) => told.has(key))).toBe(false);
           const due = [warns && "warning", full && "reached", refuses && !full && "refused"].filter(
             (name) => name !== false,
           );

@@ -2,15 +2,15 @@ import { describe, expect, it } from "vitest";
 import {
   adminFailures,
   adminRoles,
-  fareboxItself,
+  fareboxAdmin,
   reservedAdminNames,
   settingsAdmin,
   type Admin,
 } from "../../../src/core/admins.ts";
 import {
   adminEntry,
-  adminFacts,
-  budgetFacts,
+  adminDetails,
+  budgetDetails,
   budgetObject,
   budgetRemoveEntry,
   budgetSetEntry,
@@ -18,12 +18,12 @@ import {
   correctionEntry,
   keyAction,
   keyEntry,
-  keyFacts,
+  keyDetails,
   keyObject,
   operatingSystemUser,
   proxyEndEntry,
   teamEntry,
-  teamFacts,
+  teamDetails,
   type NewAuditEntry,
 } from "../../../src/core/audit.ts";
 import type { Budget } from "../../../src/core/budget.ts";
@@ -68,7 +68,7 @@ const nameOf = (id: string) => (id === "k1" ? "alice" : undefined);
 
 describe("what the audit shows", () => {
   it("of a key has everything but its digests", () => {
-    expect(keyFacts(key)).toEqual({
+    expect(keyDetails(key)).toEqual({
       id: "k1",
       name: "alice",
       team: "red",
@@ -81,7 +81,7 @@ describe("what the audit shows", () => {
       rotated_at: "1970-01-01T00:00:03.000Z",
       previous_valid_until: "1970-01-01T00:00:04.000Z",
     });
-    expect(keyFacts({ ...key, expiresAt: null, revokedAt: null, rotatedAt: null, previous: null })).toMatchObject({
+    expect(keyDetails({ ...key, expiresAt: null, revokedAt: null, rotatedAt: null, previous: null })).toMatchObject({
       expires_at: null,
       revoked_at: null,
       rotated_at: null,
@@ -90,7 +90,7 @@ describe("what the audit shows", () => {
   });
 
   it("of an admin has everything but the digest", () => {
-    expect(adminFacts(admin)).toEqual({
+    expect(adminDetails(admin)).toEqual({
       id: "a1",
       name: "root",
       role: "editor",
@@ -101,14 +101,14 @@ describe("what the audit shows", () => {
   });
 
   it("of a team and a budget is all that they are", () => {
-    expect(teamFacts(team)).toEqual({
+    expect(teamDetails(team)).toEqual({
       name: "red",
       models: null,
       limits,
       output_cap: null,
       created_at: "1970-01-01T00:00:00.000Z",
     });
-    expect(budgetFacts(budget, nameOf)).toEqual({
+    expect(budgetDetails(budget, nameOf)).toEqual({
       scope: "key:alice",
       period: "1d",
       mode: "hard",
@@ -123,7 +123,7 @@ describe("an entry", () => {
     [
       "of a new key",
       keyEntry("keys.create", null, key, made),
-      { action: "keys.create", object: "key:alice", before: null, after: keyFacts(key) },
+      { action: "keys.create", object: "key:alice", before: null, after: keyDetails(key) },
     ],
     [
       "of a changed key",
@@ -131,14 +131,14 @@ describe("an entry", () => {
       {
         action: "keys.update",
         object: "key:alice",
-        before: keyFacts({ ...key, team: null }),
-        after: keyFacts(key),
+        before: keyDetails({ ...key, team: null }),
+        after: keyDetails(key),
       },
     ],
     [
       "of a new admin",
       adminEntry("admins.create", null, admin, made),
-      { action: "admins.create", object: "admin:root", before: null, after: adminFacts(admin) },
+      { action: "admins.create", object: "admin:root", before: null, after: adminDetails(admin) },
     ],
     [
       "of a revoked admin",
@@ -146,19 +146,19 @@ describe("an entry", () => {
       {
         action: "admins.revoke",
         object: "admin:root",
-        before: adminFacts(admin),
-        after: adminFacts({ ...admin, revokedAt: 9 }),
+        before: adminDetails(admin),
+        after: adminDetails({ ...admin, revokedAt: 9 }),
       },
     ],
     [
       "of a new team",
       teamEntry("teams.create", null, team, made),
-      { action: "teams.create", object: "team:red", before: null, after: teamFacts(team) },
+      { action: "teams.create", object: "team:red", before: null, after: teamDetails(team) },
     ],
     [
       "of a deleted team",
       teamEntry("teams.delete", team, null, made),
-      { action: "teams.delete", object: "team:red", before: teamFacts(team), after: null },
+      { action: "teams.delete", object: "team:red", before: teamDetails(team), after: null },
     ],
     [
       "of no team",
@@ -172,7 +172,7 @@ describe("an entry", () => {
         action: "budgets.set",
         object: "budget:key:alice/1d",
         before: null,
-        after: budgetFacts(budget, nameOf),
+        after: budgetDetails(budget, nameOf),
       },
     ],
     [
@@ -181,8 +181,8 @@ describe("an entry", () => {
       {
         action: "budgets.set",
         object: "budget:key:alice/1d",
-        before: budgetFacts({ ...budget, limit: usd("4") }, nameOf),
-        after: budgetFacts(budget, nameOf),
+        before: budgetDetails({ ...budget, limit: usd("4") }, nameOf),
+        after: budgetDetails(budget, nameOf),
       },
     ],
     [
@@ -191,7 +191,7 @@ describe("an entry", () => {
       {
         action: "budgets.remove",
         object: "budget:key:alice/1d",
-        before: budgetFacts(budget, nameOf),
+        before: budgetDetails(budget, nameOf),
         after: null,
       },
     ],
@@ -249,7 +249,7 @@ describe("an entry", () => {
   });
 
   it("can be by farebox or by the settings, and no admin is called so", () => {
-    expect([settingsAdmin, fareboxItself, reservedAdminNames]).toEqual(["env", "farebox", ["env", "farebox"]]);
+    expect([settingsAdmin, fareboxAdmin, reservedAdminNames]).toEqual(["env", "farebox", ["env", "farebox"]]);
     expect([adminRoles, adminFailures]).toEqual([
       ["viewer", "editor"],
       ["missing", "unknown", "expired", "revoked", "too_many"],

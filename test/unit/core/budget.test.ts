@@ -7,12 +7,12 @@ import {
   namedScope,
   parseScope,
   periods,
-  scopesWeighingOn,
+  scopesApplyingTo,
   shortageOf,
   subjectOf,
   teamOfScope,
   tightestRoom,
-  weighsOn,
+  appliesTo,
   worstShortage,
   type BudgetMode,
   type BudgetWindow,
@@ -41,7 +41,7 @@ const caller: fc.Arbitrary<Caller> = fc.record({ key: fc.oneof(name, fc.constant
 it("the scopes that weigh on a caller are those of which the rule says so", () => {
   fc.assert(
     fc.property(scope, caller, (each, who) => {
-      expect(scopesWeighingOn(who).includes(formatScope(each))).toBe(weighsOn(each, who));
+      expect(scopesApplyingTo(who).includes(formatScope(each))).toBe(appliesTo(each, who));
     }),
     { numRuns: runs(500) },
   );
@@ -75,8 +75,8 @@ describe("a scope", () => {
   ])("%j is written %s, names the team %s, and applies to its callers", (each, text, team, callers) => {
     expect([formatScope(each), parseScope(text), teamOfScope(each)]).toEqual([text, each, team]);
     const all = [alice, inSession, alone, open, openInTeam];
-    expect(all.filter((who) => weighsOn(each, who))).toEqual(callers);
-    expect(all.filter((who) => scopesWeighingOn(who).includes(text))).toEqual(callers);
+    expect(all.filter((who) => appliesTo(each, who))).toEqual(callers);
+    expect(all.filter((who) => scopesApplyingTo(who).includes(text))).toEqual(callers);
   });
 
   it.each([
@@ -100,7 +100,7 @@ describe("a scope", () => {
   });
 
   it("is looked for among no others than those that can apply", () => {
-    expect([alice, inSession, alone, openInTeam, open].map(scopesWeighingOn)).toEqual([
+    expect([alice, inSession, alone, openInTeam, open].map(scopesApplyingTo)).toEqual([
       ["all", "key:alice", "each-key", "team:red", "each-key:red"],
       ["all", "key:alice", "each-key", "key:alice tag:session=run_1", "team:red", "each-key:red"],
       ["all", "key:bob", "each-key"],

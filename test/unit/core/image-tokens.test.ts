@@ -1,7 +1,7 @@
 import { runs } from "../../support/effort.ts";
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { countImages, imageTokens, imageTokensMost, type ImageRule } from "../../../src/core/image-tokens.ts";
+import { countImages, imageTokens, imageTokensMax, type ImageRule } from "../../../src/core/image-tokens.ts";
 import type { Permille } from "../../../src/core/tokens.ts";
 
 const tiles: ImageRule = { kind: "tiles", base: 85, tile: 170 };
@@ -48,15 +48,15 @@ describe("an image", () => {
   });
 
   it("never counts above the most of its rule, nor below a token", () => {
-    expect(imageTokensMost(tiles)).toBe(1445);
-    expect(imageTokensMost(patches(1620))).toBe(2489);
+    expect(imageTokensMax(tiles)).toBe(1445);
+    expect(imageTokensMax(patches(1620))).toBe(2489);
     const side = fc.oneof(fc.integer({ min: 1, max: 4000 }), fc.integer({ min: 1, max: 2 ** 31 }));
     const rules = fc.constantFrom(tiles, patches(), patches(2460, 7), patches(1000, 1568, 28, 1568));
     fc.assert(
       fc.property(side, side, rules, (width, height, rule) => {
         const tokens = imageTokens(image(width, height), rule) ?? 0;
         expect(tokens).toBeGreaterThanOrEqual(1);
-        expect(tokens).toBeLessThanOrEqual(imageTokensMost(rule));
+        expect(tokens).toBeLessThanOrEqual(imageTokensMax(rule));
       }),
       { numRuns: runs(2000) },
     );

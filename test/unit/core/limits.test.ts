@@ -4,10 +4,10 @@ import {
   noLimits,
   nothingUsed,
   sumOfUse,
-  tightestOf,
+  tightestLimit,
   type Limits,
   type LimitsChange,
-  type LimitStanding,
+  type LimitStatus,
 } from "../../../src/core/limits.ts";
 import { changedTeam, type Team, type TeamChange } from "../../../src/core/teams.ts";
 
@@ -48,7 +48,7 @@ describe("a change of a team", () => {
 });
 
 describe("the tightest standing", () => {
-  const standing = (kind: LimitStanding["kind"], remaining: number, scope = "key:a"): LimitStanding => ({
+  const standing = (kind: LimitStatus["kind"], remaining: number, scope = "key:a"): LimitStatus => ({
     scope,
     kind,
     limit: 10,
@@ -64,12 +64,12 @@ describe("the tightest standing", () => {
   ];
 
   it("of a kind has the least left, and is the first of equals", () => {
-    expect(tightestOf("rpm", all)).toBe(all[2]);
-    expect(tightestOf("tpm", all)).toBe(all[1]);
+    expect(tightestLimit("rpm", all)).toBe(all[2]);
+    expect(tightestLimit("tpm", all)).toBe(all[1]);
   });
 
   it("is missing where there is no such limit", () => {
-    expect(tightestOf("parallel", all)).toBeUndefined();
+    expect(tightestLimit("parallel", all)).toBeUndefined();
   });
 });
 

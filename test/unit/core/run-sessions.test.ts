@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { Key } from "../../../src/core/keys.ts";
 import {
   hasRoomForSession,
-  isOutlived,
+  isSecretReplaced,
   runSessionMsMax,
   runSessionStates,
   runSessionsKeptMax,
@@ -69,6 +69,6 @@ describe("a session", () => {
       true,
     ],
   ])("with %s", (_what, key, at, isOver) => {
-    expect(isOutlived(session(), key as Key, at)).toBe(isOver);
+    expect(isSecretReplaced(session(), key as Key, at)).toBe(isOver);
   });
 });

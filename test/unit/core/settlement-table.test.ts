@@ -339,20 +339,20 @@ describe("a cut answer", () => {
     [
       "has what was under way, scaled with what was delivered",
       reserved,
-      cut(7, 3, { underWayTokens: 2, errorFactor: twice }),
+      cut(7, 3, { inFlightTokens: 2, errorFactor: twice }),
       posted(14, 10, how(7, 3)),
     ],
     [
       "has what was under way, which was not delivered",
       { ...reserved, hold: pico(400) },
-      cut(7, 3, { underWayTokens: 2 }),
+      cut(7, 3, { inFlightTokens: 2 }),
       heldOf(400, { ...how(7, 3), tokens: tokens(7, 5) }),
     ],
-    ["has what may be hidden", reserved, cut(7, 3, { underWayTokens: 2, hiddenTokens: 6 }), posted(7, 6, how(7, 3))],
+    ["has what may be hidden", reserved, cut(7, 3, { inFlightTokens: 2, hiddenTokens: 6 }), posted(7, 6, how(7, 3))],
     [
       "has what is not known to be text",
       reserved,
-      cut(7, 3, { underWayTokens: 2, unknownTokens: 4 }),
+      cut(7, 3, { inFlightTokens: 2, unknownTokens: 4 }),
       posted(7, 9, how(7, 7)),
     ],
     [
@@ -366,7 +366,7 @@ describe("a cut answer", () => {
   });
 
   it("counts no output that was under way of a whole answer", () => {
-    expect(settlementFor(reserved, counted(7, 3, { underWayTokens: 50 }))).toMatchObject({ tokens: tokens(7, 3) });
+    expect(settlementFor(reserved, counted(7, 3, { inFlightTokens: 50 }))).toMatchObject({ tokens: tokens(7, 3) });
   });
 });
 
@@ -447,9 +447,9 @@ it.each<[Outcome, number | null]>([
   [counted(7, 3, { unknownTokens: 4, outputTokensMax: 5 }), 12],
   [counted(7, 3, { unknownTokens: 4, outputTokensMax: 2 }), 10],
   [cut(7, 3), 10],
-  [cut(7, 3, { underWayTokens: 2 }), 12],
-  [cut(7, 3, { underWayTokens: 2, unknownTokens: 4 }), 16],
-  [cut(7, 3, { underWayTokens: 2, unknownTokens: 4, outputTokensMax: 6 }), 13],
+  [cut(7, 3, { inFlightTokens: 2 }), 12],
+  [cut(7, 3, { inFlightTokens: 2, unknownTokens: 4 }), 16],
+  [cut(7, 3, { inFlightTokens: 2, unknownTokens: 4, outputTokensMax: 6 }), 13],
 ])("%j used %j tokens", (outcome, expected) => {
   expect(tokensUsed(outcome)).toBe(expected);
 });

@@ -7,14 +7,14 @@ import {
   nextStep,
   reserveTokens,
   tokensCovered,
-  tokensUnderWay,
+  tokensInFlight,
   type Slices,
-  type Standing,
+  type HoldProgress,
   type Step,
 } from "../../../src/core/slices.ts";
 
 const slices: Slices = { sliceTokens: 160, outputTokensMax: 1000 };
-const at = (changes: Partial<Standing>): Standing => ({
+const at = (changes: Partial<HoldProgress>): HoldProgress => ({
   covered: 160,
   counted: 0,
   uncounted: 0,
@@ -23,7 +23,7 @@ const at = (changes: Partial<Standing>): Standing => ({
 });
 
 describe("a hold of 160 tokens", () => {
-  it.each<[string, Partial<Standing>, Step, boolean]>([
+  it.each<[string, Partial<HoldProgress>, Step, boolean]>([
     ["one below half", { counted: 79 }, "wait", false],
     ["at half", { counted: 80 }, "extend", false],
     ["one below half by its bytes", { counted: 40, uncounted: 39 }, "wait", false],
@@ -72,7 +72,7 @@ describe("a hold of 160 tokens", () => {
     expect(reserveTokens({ ...slices, sliceTokens })).toBe(reserve);
   });
 
-  it.each<[Partial<Standing>, wanted: number, least: number]>([
+  it.each<[Partial<HoldProgress>, wanted: number, least: number]>([
     [{ counted: 80 }, 320, 201],
     [{ counted: 161 }, 321, 202],
     [{ counted: 100, uncounted: 61 }, 321, 202],
@@ -92,7 +92,7 @@ describe("a hold of 160 tokens", () => {
   });
 });
 
-it.each<[tokens: number, tookMs: number, unheardMs: number, expected: number]>([
+it.each<[tokens: number, tookMs: number, unreadMs: number, expected: number]>([
   [10, 100, 50, 5],
   [10, 100, 51, 6],
   [10, 100, 400, 40],
@@ -102,8 +102,8 @@ it.each<[tokens: number, tookMs: number, unheardMs: number, expected: number]>([
   [0, 100, 50, 0],
   [10, 1, 4, 40],
   [10, 1, 3, 30],
-])("%i tokens in %i ms write in %i ms unread %i", (tokens, tookMs, unheardMs, expected) => {
-  expect(tokensUnderWay({ tokens, tookMs }, unheardMs, slices)).toBe(expected);
+])("%i tokens in %i ms write in %i ms unread %i", (tokens, tookMs, unreadMs, expected) => {
+  expect(tokensInFlight({ tokens, tookMs }, unreadMs, slices)).toBe(expected);
 });
 
 describe("what a hold covers", () => {

@@ -8,13 +8,13 @@ import {
   nextStep,
   reserveTokens,
   tokensCovered,
-  tokensUnderWay,
+  tokensInFlight,
   type Slices,
-  type Standing,
+  type HoldProgress,
 } from "../../../src/core/slices.ts";
 
 const slices: Slices = { sliceTokens: 1024, outputTokensMax: 16_384 };
-const at = (more: Partial<Standing>): Standing => ({
+const at = (more: Partial<HoldProgress>): HoldProgress => ({
   covered: 1024,
   counted: 0,
   uncounted: 0,
@@ -23,7 +23,7 @@ const at = (more: Partial<Standing>): Standing => ({
 });
 
 describe("a stream under its first slice of 1024", () => {
-  it.each<[string, Partial<Standing>, ReturnType<typeof nextStep>, boolean]>([
+  it.each<[string, Partial<HoldProgress>, ReturnType<typeof nextStep>, boolean]>([
     ["has written nothing", {}, "wait", false],
     ["is below half", { counted: 511 }, "wait", false],
     ["is at half", { counted: 512 }, "extend", false],
@@ -52,10 +52,10 @@ describe("a stream under its first slice of 1024", () => {
   });
 
   it("when it is ended leaves at most the reserve under way", () => {
-    expect(tokensUnderWay({ tokens: 100, tookMs: 1000 }, 60, slices)).toBe(6);
-    expect(tokensUnderWay({ tokens: 100, tookMs: 1000 }, 61, slices)).toBe(7);
-    expect(tokensUnderWay({ tokens: 100, tookMs: 1000 }, 60_000, slices)).toBe(256);
-    expect(tokensUnderWay({ tokens: 100, tookMs: 0 }, 1, slices)).toBe(256);
+    expect(tokensInFlight({ tokens: 100, tookMs: 1000 }, 60, slices)).toBe(6);
+    expect(tokensInFlight({ tokens: 100, tookMs: 1000 }, 61, slices)).toBe(7);
+    expect(tokensInFlight({ tokens: 100, tookMs: 1000 }, 60_000, slices)).toBe(256);
+    expect(tokensInFlight({ tokens: 100, tookMs: 0 }, 1, slices)).toBe(256);
   });
 });
 
@@ -72,15 +72,15 @@ const anyStanding = fc.record({
 describe("whatever a stream writes", () => {
   it("the least extension lets it go on, and none goes beyond the worst case", () => {
     fc.assert(
-      fc.property(anySlices, anyStanding, (some, standing) => {
-        const { wanted, least } = nextCover(standing, some);
+      fc.property(anySlices, anyStanding, (some, progress) => {
+        const { wanted, least } = nextCover(progress, some);
         expect(least).toBeLessThanOrEqual(wanted);
         expect(wanted).toBeLessThanOrEqual(some.outputTokensMax);
-        expect(mustPause({ ...standing, covered: least }, some)).toBe(false);
-        expect(mustPause({ ...standing, covered: wanted }, some)).toBe(false);
+        expect(mustPause({ ...progress, covered: least }, some)).toBe(false);
+        expect(mustPause({ ...progress, covered: wanted }, some)).toBe(false);
         // Who stands still has something to do about it.
-        if (mustPause(standing, some)) expect(nextStep(standing, some)).not.toBe("wait");
-        if (isWorstCase(standing, some)) expect(nextStep(standing, some)).toBe("wait");
+        if (mustPause(progress, some)) expect(nextStep(progress, some)).not.toBe("wait");
+        if (isWorstCase(progress, some)) expect(nextStep(progress, some)).toBe("wait");
       }),
     );
   });
@@ -93,33 +93,33 @@ describe("whatever a stream writes", () => {
         fc.integer({ min: 0, max: 20_000 }),
         (some, pieces, room) => {
           let left = room;
-          const standing = { covered: some.sliceTokens, counted: 0, uncounted: 0, refused: false };
+          const progress = { covered: some.sliceTokens, counted: 0, uncounted: 0, refused: false };
           for (const tokens of pieces) {
             // Four bytes a token, as prose has them; the hold pays for the byte where nobody has counted.
-            standing.uncounted += 4 * tokens;
+            progress.uncounted += 4 * tokens;
             let asked = 0;
-            for (let step = nextStep(standing, some); step !== "wait"; step = nextStep(standing, some)) {
+            for (let step = nextStep(progress, some); step !== "wait"; step = nextStep(progress, some)) {
               expect(asked++).toBeLessThan(10);
               if (step === "count") {
-                standing.counted += standing.uncounted / 4;
-                standing.uncounted = 0;
+                progress.counted += progress.uncounted / 4;
+                progress.uncounted = 0;
                 continue;
               }
-              const { wanted, least } = nextCover(standing, some);
-              const granted = Math.min(wanted - standing.covered, left);
-              if (granted >= least - standing.covered) {
+              const { wanted, least } = nextCover(progress, some);
+              const granted = Math.min(wanted - progress.covered, left);
+              if (granted >= least - progress.covered) {
                 left -= granted;
-                standing.covered += granted;
-                standing.refused = false;
-              } else if (standing.refused) {
+                progress.covered += granted;
+                progress.refused = false;
+              } else if (progress.refused) {
                 // Refused where it cannot go on: all but the reserve and the last few tokens are used.
-                const written = standing.counted + standing.uncounted;
-                expect(written).toBeGreaterThanOrEqual(standing.covered - reserveTokens(some));
-                expect(left).toBeLessThan(least - standing.covered);
+                const written = progress.counted + progress.uncounted;
+                expect(written).toBeGreaterThanOrEqual(progress.covered - reserveTokens(some));
+                expect(left).toBeLessThan(least - progress.covered);
                 return;
-              } else standing.refused = true;
+              } else progress.refused = true;
             }
-            expect(mustPause(standing, some)).toBe(false);
+            expect(mustPause(progress, some)).toBe(false);
           }
         },
       ),

@@ -82,14 +82,14 @@ describe("a stream", () => {
   it("is a burst where more text than the reserve comes at once, whatever its chunks, and says so once", () => {
     const all = judge();
     all.wrote(1025);
-    expect([all.look(0, 0), all.isLive]).toEqual([true, false]);
+    expect([all.update(0, 0), all.isLive]).toEqual([true, false]);
     all.wrote(1025);
-    expect(all.look(1, 0)).toBe(false);
+    expect(all.update(1, 0)).toBe(false);
     const pieces = judge();
     expect(
       Array.from({ length: 11 }, (_, at) => {
         pieces.wrote(100);
-        return pieces.look(at, 0);
+        return pieces.update(at, 0);
       }).indexOf(true),
     ).toBe(10);
   });
@@ -98,7 +98,7 @@ describe("a stream", () => {
     const slow = judge();
     for (let at = 0; at <= 20; at++) {
       slow.wrote(1000);
-      expect(slow.look(at * 101, 0)).toBe(false);
+      expect(slow.update(at * 101, 0)).toBe(false);
       expect(slow.isLive).toBe(at > 0);
     }
   });
@@ -106,13 +106,13 @@ describe("a stream", () => {
   it("has come at once within a tenth of a second, and is live with the first byte beyond the reserve", () => {
     const tenth = judge();
     tenth.wrote(1000);
-    tenth.look(0, 0);
+    tenth.update(0, 0);
     tenth.wrote(25);
-    expect(tenth.look(100, 0)).toBe(true);
+    expect(tenth.update(100, 0)).toBe(true);
     const later = judge();
     for (const [at, bytes] of [1000, 24, 1].entries()) {
       later.wrote(bytes);
-      expect([later.look(at * 101, 0), later.isLive]).toEqual([false, at === 2]);
+      expect([later.update(at * 101, 0), later.isLive]).toEqual([false, at === 2]);
     }
   });
 
@@ -122,28 +122,28 @@ describe("a stream", () => {
       [1024 + 21, true],
     ] as const) {
       const paused = judge();
-      paused.look(0, 0);
+      paused.update(0, 0);
       paused.wrote(bytes);
-      expect(paused.look(10, 10)).toBe(isBurst);
+      expect(paused.update(10, 10)).toBe(isBurst);
     }
   });
 
   it("may bring what was generated while nothing was read", () => {
     const paused = judge();
     paused.wrote(10);
-    expect(paused.look(0, 0)).toBe(false);
+    expect(paused.update(0, 0)).toBe(false);
     paused.wrote(1024 + 2000);
-    expect(paused.look(1500, 1000)).toBe(false);
+    expect(paused.update(1500, 1000)).toBe(false);
     paused.wrote(1025);
-    expect(paused.look(3000, 1000)).toBe(true);
+    expect(paused.update(3000, 1000)).toBe(true);
   });
 
   it("may bring a reserve for each choice, and 256 tokens where slices are small", () => {
     const choices = new BurstJudge({ sliceTokens: 4096 });
     choices.wrote(4096);
-    expect(choices.look(0, 0)).toBe(false);
+    expect(choices.update(0, 0)).toBe(false);
     const small = new BurstJudge({ sliceTokens: 64 });
     small.wrote(1024);
-    expect(small.look(0, 0)).toBe(false);
+    expect(small.update(0, 0)).toBe(false);
   });
 });

@@ -66,7 +66,7 @@ describe("the route of a request", () => {
   const more = route("/luma/{task_id}/more");
   const routes = [make, read, more];
   const found = (of: TaskRoute, taskId: string | null = null) => ({ kind: "route", route: of, taskId });
-  const misspelt = (of: TaskRoute) => ({ kind: "misspelt", route: of });
+  const misspelled = (of: TaskRoute) => ({ kind: "misspelled", route: of });
   it.each<[string, string, object | undefined]>([
     ["POST", "/luma/make", found(make)],
     ["GET", "/luma/t-1", found(read, "t-1")],
@@ -74,13 +74,13 @@ describe("the route of a request", () => {
     // A misspelled request of one route may be another route as it is written.
     ["GET", "/luma/make", found(read, "make")],
     ["POST", "/luma/t-1/more", found(more, "t-1")],
-    ["PUT", "/luma/make", misspelt(make)],
-    ["POST", "/LUMA/make", misspelt(make)],
-    ["POST", "/luma/make/", misspelt(make)],
-    ["POST", "/luma/t-1", misspelt(read)],
-    ["GET", "/luma/{task_id};x/", misspelt(read)],
-    ["POST", "/luma/t-1/more/", misspelt(more)],
-    ["GET", "/luma//more", misspelt(read)],
+    ["PUT", "/luma/make", misspelled(make)],
+    ["POST", "/LUMA/make", misspelled(make)],
+    ["POST", "/luma/make/", misspelled(make)],
+    ["POST", "/luma/t-1", misspelled(read)],
+    ["GET", "/luma/{task_id};x/", misspelled(read)],
+    ["POST", "/luma/t-1/more/", misspelled(more)],
+    ["GET", "/luma//more", misspelled(read)],
     ["POST", "/luma", undefined],
     ["POST", "/luma/t-1/less", undefined],
     ["POST", "/other/t-1/more", undefined],
@@ -91,7 +91,7 @@ describe("the route of a request", () => {
 
   it("is the first one whose spelling comes near", () => {
     const upper = route("/LUMA/make");
-    expect(matchRoute([make, upper], "POST", "/Luma/make")).toEqual(misspelt(make));
+    expect(matchRoute([make, upper], "POST", "/Luma/make")).toEqual(misspelled(make));
     expect(matchRoute([make, upper], "POST", "/LUMA/make")).toEqual(found(upper));
   });
 });

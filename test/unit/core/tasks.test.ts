@@ -10,7 +10,7 @@ import {
   isPastTimeLimit,
   nextPollAt,
   pollPauseMsMax,
-  sightEveryMs,
+  observationEveryMs,
   taskStatuses,
   type TaskRecord,
 } from "../../../src/core/tasks.ts";
@@ -53,7 +53,7 @@ describe("a task", () => {
   });
 
   it("has its times in milliseconds", () => {
-    expect([confirmMs, generalLimitMs, clientPauseMs, sightEveryMs, pollPauseMsMax]).toEqual([
+    expect([confirmMs, generalLimitMs, clientPauseMs, observationEveryMs, pollPauseMsMax]).toEqual([
       600_000, 86_400_000, 60_000, 10_000, 75_000,
     ]);
   });

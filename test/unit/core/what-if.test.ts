@@ -3,13 +3,13 @@ import { describe, expect, it } from "vitest";
 import { usd, type PicoUsd } from "../../../src/core/money.ts";
 import { settlementFor } from "../../../src/core/settlement.ts";
 import { noTokens } from "../../../src/core/tokens.ts";
-import { notRecomputed, recomputeUnder, type ChargedFacts } from "../../../src/core/what-if.ts";
+import { notRecomputed, recomputeUnder, type ChargeInputs } from "../../../src/core/what-if.ts";
 import { anyReserved, outcomes, prices } from "../../support/price-arbitraries.ts";
 import { price, rates, tier } from "../../support/example-rates.ts";
 
 const noon = Date.parse("2026-11-20T12:00:00Z");
 
-const charge = (more: Partial<ChargedFacts> = {}): ChargedFacts => ({
+const charge = (more: Partial<ChargeInputs> = {}): ChargeInputs => ({
   at: noon,
   model: "example",
   formula: "tokens",
@@ -98,7 +98,7 @@ describe("recomputeUnder", () => {
       fc.property(anyReserved, outcomes, prices, (reserved, outcome, other) => {
         const settled = settlementFor(reserved, outcome);
         if (settled.kind === "void") return;
-        const stored: ChargedFacts = { ...settled, at: noon, model: "m" };
+        const stored: ChargeInputs = { ...settled, at: noon, model: "m" };
         const same = recomputeUnder(stored, () => reserved.price ?? "no_price");
         if (settled.formula === "tokens" || settled.formula === "per_request") {
           expect(same).toMatchObject({

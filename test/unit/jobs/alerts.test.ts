@@ -84,7 +84,7 @@ it("tells of a threshold within a second of the spending, once, over further spe
     self.clock.advance(1);
     await self.log.heard("alerts raised");
     expect(await self.texts()).toEqual([
-      "Farebox: the budget key:alice per 1d has reached 80 %. Spent: 0.801 of 1.00 USD. It starts anew at 2026-11-21T00:00:00.000Z.",
+      "Farebox: the budget key:alice per 1d has reached 80 %. Spent: 0.801 of 1.00 USD. It resets at 2026-11-21T00:00:00.000Z.",
     ]);
     for (let index = 0; index < 5; index++) {
       await self.spend(`c${index}`, 1_000);
@@ -216,11 +216,11 @@ it("keeps for the record what nobody is told, and what the outbox could not take
 it("goes on after a failure, and ends with its timers, after a last look at what was spent", async () => {
   const self = await world();
   const alerts = self.start();
-  const untold = self.ledger.untoldWindows.bind(self.ledger);
-  self.ledger.untoldWindows = () => Promise.reject(new Error("gone"));
+  const untold = self.ledger.windowsToAlert.bind(self.ledger);
+  self.ledger.windowsToAlert = () => Promise.reject(new Error("gone"));
   await alerts.evaluate();
   expect(self.log.lines.map(({ message }) => message)).toEqual(["alerts could not be evaluated"]);
-  self.ledger.untoldWindows = untold;
+  self.ledger.windowsToAlert = untold;
   await self.spend("a", 900_000);
   alerts.spent();
   await alerts[Symbol.asyncDispose]();

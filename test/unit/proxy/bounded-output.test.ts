@@ -42,7 +42,7 @@ async function posted(
     model,
     body: bytes,
     request: read.request,
-    underWayTokens: 0,
+    inFlightTokens: 0,
   });
   const settlement = settlementFor(
     { hold: (more.hold ?? 10n ** 15n) as never, price: model?.price?.version ?? null },

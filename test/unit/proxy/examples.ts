@@ -70,7 +70,7 @@ export function model(changes: Partial<CatalogueModel> = {}): CatalogueModel {
 
 const prompt: ModelRequest["prompt"] = {
   text: (body) => ({ kind: "plain", texts: [body.toString()], tokens: 0 }),
-  bytesBeside: () => 0,
+  bytesOutside: () => 0,
 };
 
 /** A stream of text that states no maximum: 500 bytes, of which the prompt's own template adds 11 tokens. */

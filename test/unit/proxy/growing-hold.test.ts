@@ -322,7 +322,7 @@ describe("a stream of text that takes fewer tokens than bytes", () => {
 
   it("counts what an event that has not ended may say", async () => {
     const stream = streaming();
-    stream.hold.output.underWay(32);
+    stream.hold.output.inFlight(32);
     stream.hold.look();
     expect(stream.asked).toEqual([[64, 17]]);
   });
@@ -523,7 +523,7 @@ describe("a stream that cannot be read", () => {
     stream.hold.cannotRead();
     await stream.answers(noRoom);
     await stream.passes(10);
-    expect([stream.heard, stream.hold.underWayTokens, stream.log.lines]).toEqual([[], 0, []]);
+    expect([stream.heard, stream.hold.inFlightTokens, stream.log.lines]).toEqual([[], 0, []]);
   });
 });
 
@@ -635,7 +635,7 @@ describe("a stream that is over", () => {
     await stream.answers({ ok: false, reason: "not_pending" });
     stream.hold.end();
     await stream.passes(10);
-    expect([stream.stopped, stream.heard, stream.hold.underWayTokens]).toEqual([[], [], 0]);
+    expect([stream.stopped, stream.heard, stream.hold.inFlightTokens]).toEqual([[], [], 0]);
   });
 });
 
@@ -646,13 +646,13 @@ describe("what the gateway was writing unread when a stream was ended", () => {
     await stream.passes(100);
     await stream.writes(22);
     await stream.answers({ ok: false, reason: "not_pending" });
-    expect(stream.hold.underWayTokens).toBe(0);
+    expect(stream.hold.inFlightTokens).toBe(0);
     // What arrives while it is ended counts as well: 40 tokens in 105 ms, and 5 + 50 ms unheard.
     await stream.passes(5);
     stream.hold.output.unknown(8);
     await stream.passes(5);
     expect(stream.stopped).toHaveLength(1);
-    expect(stream.hold.underWayTokens).toBe(16);
+    expect(stream.hold.inFlightTokens).toBe(16);
   });
 
   it("is rounded up", async () => {
@@ -663,7 +663,7 @@ describe("what the gateway was writing unread when a stream was ended", () => {
     await stream.answers({ ok: false, reason: "not_pending" });
     await stream.passes(10);
     // 32 tokens in 1000 ms, and 10 + 50 ms unheard.
-    expect(stream.hold.underWayTokens).toBe(2);
+    expect(stream.hold.inFlightTokens).toBe(2);
   });
 
   it("is nothing where nothing was written", async () => {
@@ -671,6 +671,6 @@ describe("what the gateway was writing unread when a stream was ended", () => {
     stream.hold.cannotRead();
     await stream.answers(noRoom);
     await stream.passes(10);
-    expect([stream.stopped.length, stream.hold.underWayTokens]).toEqual([1, 0]);
+    expect([stream.stopped.length, stream.hold.inFlightTokens]).toEqual([1, 0]);
   });
 });

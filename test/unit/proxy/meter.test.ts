@@ -17,7 +17,7 @@ const of = (changes: Partial<Metered> = {}): Metered => ({
   model: model(),
   body,
   request: request(),
-  underWayTokens: 0,
+  inFlightTokens: 0,
   ...changes,
 });
 const meter = (ending: Ending, metered: Metered = of(), tokens = characterCounter()): Promise<Outcome> =>
@@ -45,7 +45,7 @@ const plainCut = {
   kind: "cut",
   promptTokens: 10,
   deliveredTokens: 3,
-  underWayTokens: 0,
+  inFlightTokens: 0,
   reason: "timeout",
   errorFactor: unchanged,
   hiddenTokens: 0,
@@ -165,7 +165,7 @@ describe.each<[string, (changes?: Partial<Whole>) => Ending, object]>([
   it("counts images of known size by the model's rule, which is in no doubt and bears no error of a tokenizer", async () => {
     const sized = { size: { width: 1, height: 1 }, detail: "auto" };
     const chat = { ...noChat, texts: ["0123456789"], images: [sized, { ...sized, size: null }] };
-    const prompt = { text: () => ({ kind: "chat" as const, chat }), bytesBeside: () => 0 };
+    const prompt = { text: () => ({ kind: "chat" as const, chat }), bytesOutside: () => 0 };
     const rule = { kind: "tiles", base: 2, tile: 5 } as const;
     const known = model({ imagePartTokens: 30, imageRule: rule, errorFactor: 1200 as Permille });
     const posted = (input: number) =>
@@ -382,7 +382,7 @@ describe("a whole answer", () => {
 });
 
 it("a cut answer has what was under way", async () => {
-  expect(await meter(cut(), of({ underWayTokens: 9 }))).toEqual({ ...plainCut, underWayTokens: 9 });
+  expect(await meter(cut(), of({ inFlightTokens: 9 }))).toEqual({ ...plainCut, inFlightTokens: 9 });
 });
 
 describe("cache writes that a usage does not split", () => {

@@ -359,10 +359,10 @@ describe("a prompt", () => {
     return { pricer, quote: pricing.quote, counted };
   };
   const chat = { ...noChat, texts: ["abcde"], messages: 2, tools: [{ type: "function" }, { type: "function" }] };
-  const ofChat: ModelRequest["prompt"] = { text: () => ({ kind: "chat", chat }), bytesBeside: () => 20 };
+  const ofChat: ModelRequest["prompt"] = { text: () => ({ kind: "chat", chat }), bytesOutside: () => 20 };
   const ofTexts: ModelRequest["prompt"] = {
     text: () => ({ kind: "plain", texts: ["abcde"], tokens: 7 }),
-    bytesBeside: () => 20,
+    bytesOutside: () => 20,
   };
 
   it.each<[string, ModelRequest, Partial<CatalogueModel>, number]>([

@@ -140,8 +140,8 @@ describe("refusals", () => {
     ["no model", { messages: hello.messages }, {}, 400],
     ["no messages", { model: "gpt-4o", messages: [] }, {}, 400],
     ["no object", ["gpt-4o"], {}, 400],
-    ["a misspelt scenario", hello, { "x-sandbox-scenario": "cutt:3" }, 400],
-    ["a misspelt suffix", { ...hello, model: "gpt-4o+cutt" }, {}, 400],
+    ["a misspelled scenario", hello, { "x-sandbox-scenario": "cutt:3" }, 400],
+    ["a misspelled suffix", { ...hello, model: "gpt-4o+cutt" }, {}, 400],
   ])("%s", async (_, body, headers, status) => {
     const seen = await ask(sandbox, body, { headers });
     expect(seen.status).toBe(status);

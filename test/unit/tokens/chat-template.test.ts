@@ -1,13 +1,13 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { ChatText, PromptForm, ToolTurn } from "../../../src/core/chat-text.ts";
-import { chatParts } from "../../../src/tokens/chat-template.ts";
+import { tokenInput } from "../../../src/tokens/chat-template.ts";
 import { noChat } from "../../../src/wire/prompt-text.ts";
 import { chatOf, weatherTool } from "./cookbook.ts";
 import { runs } from "../../support/effort.ts";
 
-const partsOf = (...tools: unknown[]) => chatParts(chatOf([], tools));
-const partsWith = (changes: Partial<ChatText>, form?: PromptForm) => chatParts({ ...noChat, ...changes }, form);
+const partsOf = (...tools: unknown[]) => tokenInput(chatOf([], tools));
+const partsWith = (changes: Partial<ChatText>, form?: PromptForm) => tokenInput({ ...noChat, ...changes }, form);
 const functionTool = (definition: object) => ({ type: "function", function: { name: "f", ...definition } });
 const withProperties = (properties: object, rest: object = {}) => functionTool({ parameters: { properties, ...rest } });
 
@@ -17,7 +17,7 @@ function membersOf(tool: unknown): string {
   return text.slice(text.indexOf("(_: {\n") + 6, text.lastIndexOf("}) => any;"));
 }
 
-describe("chatParts", () => {
+describe("tokenInput", () => {
   it("adds only the reply to a chat without messages and tools", () => {
     expect(partsOf()).toEqual({ texts: [], escaped: [], tokens: 3 });
     expect(partsWith({}, "harmony")).toEqual({ texts: [], escaped: [], tokens: 2 });

@@ -202,7 +202,7 @@ describe("items of an agent's history", () => {
   it("bound the tools that they bring by their bytes, as those beside them", () => {
     const item = { type: "additional_tools", role: "developer", tools: [fn] };
     const body = Buffer.from(JSON.stringify({ model: "m", input: [item, { role: "user", content: "x" }] }));
-    expect(accepted("/v1/responses", body.toString()).prompt.bytesBeside(body)).toBe(
+    expect(accepted("/v1/responses", body.toString()).prompt.bytesOutside(body)).toBe(
       JSON.stringify({ model: "m", input: "" }).length - 2 + JSON.stringify(item).length,
     );
   });
@@ -214,7 +214,7 @@ describe("items of an agent's history", () => {
     const { prompt, size } = accepted("/v1/responses", body.toString());
     expect(size.unboundedFields).toEqual([]);
     expect(prompt.text(body)).toMatchObject({ chat: { texts: ["user", "x"] } });
-    expect(prompt.bytesBeside(body)).toBe(
+    expect(prompt.bytesOutside(body)).toBe(
       JSON.stringify({ model: "m", input: "" }).length - 2 + JSON.stringify(metadata).length,
     );
   });

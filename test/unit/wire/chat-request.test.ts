@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { bytesBesideMessages, chatTextOf, readChatRequest, withStreamUsage } from "../../../src/wire/chat-request.ts";
+import { bytesOutsideMessages, chatTextOf, readChatRequest, withStreamUsage } from "../../../src/wire/chat-request.ts";
 import { chatFields } from "../../../src/wire/field-table.ts";
 import type { ModelRequest } from "../../../src/wire/model-request.ts";
 import { noChat } from "../../../src/wire/prompt-text.ts";
@@ -386,7 +386,7 @@ describe("readChatRequest", () => {
         if (!result.ok) return;
         chatTextOf(bytes);
         expect(result.request.size.textBytes).toBeLessThanOrEqual(bytes.length);
-        expect(bytesBesideMessages(bytes)).toBeLessThan(bytes.length);
+        expect(bytesOutsideMessages(bytes)).toBeLessThan(bytes.length);
       }),
       { numRuns: runs(2000) },
     );

@@ -52,7 +52,7 @@ describe("a chat stream", () => {
         text: (text, choice) => heard.push([text, choice]),
         unknown: unexpected,
         media: unexpected,
-        underWay: (bytes) => expect(bytes).toBe(0),
+        inFlight: (bytes) => expect(bytes).toBe(0),
       });
       for (const piece of pieces) transcript.push(piece);
       expect(heard).toEqual([

@@ -195,7 +195,7 @@ describe("a refusal", () => {
     ],
   ];
   it.each(named)(
-    "of a budget of %j says whose it is, what is left and when it starts anew",
+    "of a budget of %j says whose it is, what is left and when it resets",
     (scope, scopeName, period, text) => {
       const { window } = shortage;
       const its: Shortage = {
@@ -205,9 +205,9 @@ describe("a refusal", () => {
       const messageOf = (code: "budget_exceeded" | "budget_held") =>
         (JSON.parse(refusalAnswer({ code, shortage: its, scopeName }).body) as { error: { message: string } }).error
           .message;
-      const anew = period === "total" ? "It never starts anew." : "It starts anew at 2026-11-21T00:00:00.000Z.";
+      const reset = period === "total" ? "It never resets." : "It resets at 2026-11-21T00:00:00.000Z.";
       expect(messageOf("budget_exceeded")).toBe(
-        `${text} has 0.25 USD left, and this request can cost up to 0.30 USD. ${anew}`,
+        `${text} has 0.25 USD left, and this request can cost up to 0.30 USD. ${reset}`,
       );
       expect(messageOf("budget_held")).toBe(
         `${text} has 0.25 USD left and 0.20 USD are reserved by running requests; this request can cost up to 0.30 USD and fits once they have settled.`,
@@ -220,7 +220,7 @@ describe("a refusal", () => {
     expect(JSON.parse(refusalEvent(running).slice("data: ".length))).toEqual({
       error: {
         message:
-          "The budget of key alice (key:alice, 1.00 USD a day) cannot pay for more of this stream: 0.75 USD are spent and 0.20 USD held. It starts anew at 2026-11-21T00:00:00.000Z.",
+          "The budget of key alice (key:alice, 1.00 USD a day) cannot pay for more of this stream: 0.75 USD are spent and 0.20 USD held. It resets at 2026-11-21T00:00:00.000Z.",
         type: "insufficient_quota",
         param: null,
         code: "budget_exceeded",
