@@ -5,7 +5,7 @@ import type { AdminStore } from "../ports/admin-store.ts";
 import type { Clock } from "../ports/clock.ts";
 import { FailedTries } from "./failed-tries.ts";
 
-/** Who uses the admin API. */
+/** A caller of the admin API. */
 export interface AdminCaller {
   /** As the audit names them: an admin's name, or `env` for the bearer of `FAREBOX_ADMIN_TOKEN`. */
   readonly name: string;
@@ -13,7 +13,7 @@ export interface AdminCaller {
   readonly expiresAt: number | null;
 }
 
-/** A token as a session remembers it. */
+/** Credential of an admin as a session keeps it. */
 export interface AdminCredential {
   /** The admin's id; null for `FAREBOX_ADMIN_TOKEN`. */
   readonly id: string | null;
@@ -34,7 +34,7 @@ export type Admission =
 export interface AdminGate {
   /** Decides on the `Authorization` header of a request that came from an address. */
   admit(authorization: string | undefined, address: string): Promise<Admission>;
-  /** Whose token opened before, as it is now; undefined where it would not open any more. */
+  /** The caller of an accepted token as of now; undefined if the token is no longer valid. */
   stillOpens(credential: AdminCredential): Promise<AdminCaller | undefined>;
 }
 
@@ -50,7 +50,7 @@ export function createAdminGate(parts: {
   readonly clock: Clock;
   /** `FAREBOX_ADMIN_TOKEN`; null where none is set. */
   readonly settingsToken: string | null;
-  /** Told of each failed try, for its metric. */
+  /** Called for each failed try, for its metric. */
   readonly onFailure: (why: AdminFailure) => void;
 }): AdminGate {
   const { admins, clock } = parts;
@@ -114,7 +114,7 @@ function callerOf({ name, role, expiresAt }: Admin): AdminCaller {
   return { name, role, expiresAt };
 }
 
-/** A digest that nothing has: to compare with where there is no admin, so that it takes as long. */
+/** A digest of no token. An unknown admin is compared with it, so that the answer takes as long. */
 const nobody = Buffer.alloc(32);
 
 function digestOf(text: string): Buffer {

@@ -10,7 +10,7 @@ import { failure, parseInput, type Failure } from "./result.ts";
 export interface AdminTools {
   readonly admins: AdminStore;
   readonly clock: Clock;
-  /** Who makes the change, for the audit. */
+  /** Author of the change, for the audit. */
   readonly by: string;
 }
 
@@ -20,7 +20,7 @@ export const newAdminSchema = z.strictObject({
     `must not be ${reservedAdminNames.join(" or ")}`,
   ),
   role: z.enum(adminRoles, `must be ${adminRoles.join(" or ")}`),
-  /** How long the token opens anything, in milliseconds from now; null for ever. */
+  /** Lifetime of the token in milliseconds; null for no end. */
   lifetimeMs: z.int().positive().max(lifetimeMsMax).nullable().default(null),
 });
 
@@ -33,7 +33,7 @@ export type CreatedAdmin = {
   readonly text: string;
 };
 
-/** Makes a token of 256 random bits; only its digest is stored. */
+/** Creates a token of 256 random bits; only its digest is stored. */
 export async function createAdmin(tools: AdminTools, input: NewAdmin): Promise<CreatedAdmin | Failure> {
   const parsed = parseInput(newAdminSchema, input);
   if (!parsed.ok) return parsed;

@@ -29,9 +29,9 @@ export async function readPresent({
 }
 
 export interface Applied {
-  /** The changes that were made, the first of the plan's. */
+  /** Changes that were made: the first ones of the plan. */
   readonly made: readonly PlannedChange[];
-  /** The change that failed, after which no other was tried; null for none. */
+  /** The change that failed and ended the run; null for none. */
   readonly failed: { readonly change: PlannedChange; readonly message: string } | null;
 }
 

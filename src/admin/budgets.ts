@@ -26,9 +26,9 @@ export interface BudgetTools {
   readonly clock: Clock;
 }
 
-/** For what changes budgets. */
+/** Tools of a change of budgets. */
 export interface BudgetChangeTools extends BudgetTools {
-  /** Who makes the change, for the audit. */
+  /** Author of the change, for the audit. */
   readonly by: string;
 }
 
@@ -57,7 +57,7 @@ export type NewBudget = z.input<typeof budgetSchema>;
 export type BudgetSet = {
   readonly ok: true;
   readonly budget: Budget;
-  /** Something that the one who set it may not have meant; null mostly. */
+  /** A hint at a likely mistake; null for none. */
   readonly note: string | null;
 };
 
@@ -80,7 +80,7 @@ export async function setBudget(tools: BudgetChangeTools, input: NewBudget): Pro
   return { ok: true, budget, note: await noteOn(resolved.scope, tools.keys) };
 }
 
-/** Every budget's window at this instant; of a budget that each key has for itself, one for each key that it weighs on. */
+/** Lists every budget's window at this instant; for an `each-key` budget, one for each key that it applies to. */
 export async function listBudgets(
   tools: BudgetTools & { readonly calendar: Calendar },
 ): Promise<readonly BudgetWindow[]> {
@@ -135,7 +135,7 @@ function readScope(text: string): ScopeResult {
   return { ok: true, scope };
 }
 
-/** What a text that is no scope may have meant: "alice" a key or a team, "keys:alice" that key. */
+/** Suggests a scope for a text that is none: "alice" a key or a team, "keys:alice" that key. */
 function meantScope(text: string): string {
   const [near] = nearest(text, ["all", "each-key"]);
   const [, kind = "", name = ""] = /^([^:]*):(.+)$/.exec(text) ?? [];

@@ -7,7 +7,7 @@ import { noSuchCharge } from "./corrections.ts";
 import { askedKey } from "./keys.ts";
 import { failure, type Failure } from "./result.ts";
 
-/** Which charges are asked for. */
+/** Filters of a list of charges. */
 export interface ChargeListParams extends Pick<ChargeQuery, "limit"> {
   readonly state?: ChargeState | undefined;
   /** By name or id. */
@@ -18,7 +18,7 @@ export interface ChargeListParams extends Pick<ChargeQuery, "limit"> {
   readonly until?: number | undefined;
   /** "name=value". */
   readonly tag?: string | undefined;
-  /** What the page before ended with. */
+  /** `next` of the page before. */
   readonly cursor?: string | undefined;
 }
 

@@ -20,7 +20,7 @@ const correctionSchema = z.strictObject({
     return z.NEVER;
   }),
   why: z.string().trim().min(1, "must say why").max(500, "must be at most 500 characters"),
-  /** Who makes it. */
+  /** Author of the correction. */
   by: z.string().min(1),
 });
 
@@ -30,7 +30,7 @@ export type CorrectionMade = {
   readonly ok: true;
   readonly charge: Charge;
   readonly correction: Charge;
-  /** Whether the same correction was there already, so that nothing was changed. */
+  /** True if the same correction existed, so that nothing was changed. */
   readonly repeated: boolean;
 };
 

@@ -7,17 +7,17 @@ const addressesMax = 10_000;
 const waitingMax = 20;
 /** Failed tries of all addresses that wait at the same time: each keeps a request open. */
 const waitingInAllMax = 1_000;
-/** Slips that cost nothing. */
+/** Failed tries that are not slowed. */
 const freeTries = 3;
 const firstWaitMs = 250;
 const longestWaitMs = 8_000;
-/** So long after its last failure an address begins anew. */
+/** Time after its last failure until an address is forgotten, in milliseconds. */
 const forgottenAfterMs = 15 * 60_000;
 
 interface Tries {
   failures: number;
   waiting: number;
-  /** When the next try may be looked at, on the clock's monotonic scale. */
+  /** Earliest time of the next try, on the clock's monotonic scale. */
   freeAt: number;
   lastAt: number;
 }
@@ -61,7 +61,7 @@ export class FailedTries {
     return { ok: true };
   }
 
-  /** How many addresses are remembered. */
+  /** Number of remembered addresses. */
   get size(): number {
     return this.#addresses.size;
   }
@@ -85,7 +85,7 @@ export function waitMsAfter(failures: number): number {
   return failures < freeTries ? 0 : Math.min(firstWaitMs * 2 ** (failures - freeTries), longestWaitMs);
 }
 
-/** Whoever has one IPv6 address has its whole /64. */
+/** The /64 of an IPv6 address, since its owner has all of it. */
 function groupOf(address: string): string {
   const plain = address.replace(/^::ffff:(?=\d+\.)/i, "").replace(/%.*$/, "");
   if (!isIPv6(plain)) return plain;

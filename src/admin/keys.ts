@@ -11,7 +11,7 @@ import { failure, noSuch, parseChange, parseInput, type Failure } from "./result
 export interface KeyTools {
   readonly keys: KeyStore;
   readonly clock: Clock;
-  /** Who makes the change, for the audit. */
+  /** Author of the change, for the audit. */
   readonly by: string;
   /** Bytes from a cryptographic source; node:crypto's unless a test hands in its own. */
   readonly random?: (bytes: number) => Uint8Array;
@@ -23,7 +23,7 @@ export const lifetimeMsMax = 36_500 * 86_400_000;
 /** Ninety days: an overlap is for changing over. */
 export const overlapMsMax = 90 * 86_400_000;
 
-/** How long it opens anything, in milliseconds from now; null for ever. */
+/** Lifetime of a key in milliseconds; null for no end. */
 const lifetimeSchema = z
   .int("must be whole milliseconds")
   .positive("must be longer than nothing")
@@ -32,7 +32,7 @@ const lifetimeSchema = z
 
 export const newKeySchema = z.strictObject({
   name: nameSchema,
-  /** One that is not there yet comes to be, without limits. */
+  /** A team that does not exist is created, without limits. */
   team: nameSchema.nullable().default(null),
   models: modelsSchema.default(null),
   lifetimeMs: lifetimeSchema.default(null),
@@ -42,7 +42,7 @@ export const newKeySchema = z.strictObject({
 
 export type NewKey = z.input<typeof newKeySchema>;
 
-/** A key that was made or changed: what it was before (null for a new one), and what it is. */
+/** A key before a change (null for a new one) and after it. */
 export interface KeyChanged<Before = Key> {
   readonly ok: true;
   readonly before: Before;
@@ -58,7 +58,7 @@ const base32 = "abcdefghijklmnopqrstuvwxyz234567";
 const idLength = 12;
 const secretBytes = 32;
 
-/** Makes a key of 256 random bits; only the digest of its text is stored. */
+/** Creates a key of 256 random bits; only the digest of its text is stored. */
 export async function createKey(tools: KeyTools, input: NewKey): Promise<CreatedKey | Failure> {
   const parsed = parseInput(newKeySchema, input);
   if (!parsed.ok) return parsed;
@@ -91,7 +91,7 @@ function newText({ random = randomBytes }: KeyTools, id: string): string {
   return `sk-fb-${id}-${Buffer.from(random(secretBytes)).toString("base64url")}`;
 }
 
-/** What is stored of a key's text: its SHA-256 in lower-case hex. */
+/** The stored form of a key's text: its SHA-256 in lower-case hex. */
 export function digestOfKey(text: string): string {
   return createHash("sha256").update(text).digest("hex");
 }
@@ -127,7 +127,7 @@ export const keyChangeSchema = z.strictObject({
 
 export type KeyUpdate = z.input<typeof keyChangeSchema>;
 
-/** Changes what the input names; a running proxy heeds it with the key's next request. A revoked key stays as it is. */
+/** Changes the given fields of a key. A running proxy applies them to its next request. A revoked key stays as it is. */
 export async function updateKey(tools: KeyTools, nameOrId: string, input: KeyUpdate): Promise<KeyChanged | Failure> {
   const parsed = parseChange(keyChangeSchema, input);
   if (!parsed.ok) return parsed;
@@ -146,7 +146,7 @@ export async function updateKey(tools: KeyTools, nameOrId: string, input: KeyUpd
 const overlapShape = "must be whole milliseconds from 0 to 90 days";
 
 export const rotationSchema = z.strictObject({
-  /** For how long the present secret still opens, in milliseconds. */
+  /** Time that the present secret stays valid, in milliseconds. */
   overlapMs: z.int(overlapShape).min(0, overlapShape).max(overlapMsMax, overlapShape).default(86_400_000),
 });
 

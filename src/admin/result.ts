@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import { nearest } from "../core/fault.ts";
 
-/** Why a use case did not do what was asked, in one sentence for a person. Nothing was changed. */
+/** Reason why a use case changed nothing, in one sentence for a person. */
 export interface Failure {
   readonly ok: false;
   readonly kind: "invalid" | "not_found" | "name_taken" | "refused";

@@ -19,7 +19,7 @@ const tagWords = `must have at most ${tagsMax - 1} names of up to 63 of a-z, 0-9
 const secondsMax = runSessionMsMax / 1000;
 const lifeWords = `must be a whole number from 1 to ${secondsMax}`;
 
-/** What a session is begun with. */
+/** Input of a new session. */
 export const newSessionSchema = z.strictObject({
   budget_usd: z
     .string('must be an amount of USD such as "2.00"')
@@ -40,7 +40,7 @@ export const newSessionSchema = z.strictObject({
 
 export type NewSession = z.output<typeof newSessionSchema>;
 
-/** Such as a header could carry it. */
+/** True for a tag that a header could carry. */
 function isTag([name, value]: readonly [string, string]): boolean {
   if (!isTagName(name) || name === sessionTag) return false;
   return value.trim() === value && /^[^,\p{Cc}]+$/u.test(value) && Buffer.byteLength(value) <= tagValueBytesMax;

@@ -2,7 +2,7 @@ import { createHash, randomBytes } from "node:crypto";
 import type { Clock } from "../ports/clock.ts";
 import type { AdminCredential } from "./admin-gate.ts";
 
-/** Whoever signed in, by what they signed in with. It is looked at again with every request, so that it ends with its token. */
+/** Credential of a session. It is checked again with every request, so that the session ends with its token. */
 export type Holder =
   | { readonly kind: "admin"; readonly credential: AdminCredential }
   | { readonly kind: "key"; readonly id: string; readonly digest: Buffer };
@@ -13,12 +13,12 @@ export interface Session {
   readonly expiresAt: number;
 }
 
-/** A clock that is set back lengthens nobody's session: `overAt` is on the monotonic scale. */
+/** `overAt` is on the monotonic scale, so that a clock that is set back does not lengthen a session. */
 interface TimedSession extends Session {
   readonly overAt: number;
 }
 
-/** A day's work; then the token is asked for again. */
+/** Lifetime of a session: a working day. */
 export const sessionMs = 12 * 3_600_000;
 /** Sessions of one token; with another one its oldest ends. */
 const perHolderMax = 20;
@@ -82,7 +82,7 @@ export class Sessions {
   }
 }
 
-/** One text for all that a token holds. */
+/** One text for all sessions of a token. */
 function nameOf(holder: Holder): string {
   return (holder.kind === "admin" ? holder.credential.digest : holder.digest).toString("base64");
 }

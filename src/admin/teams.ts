@@ -11,7 +11,7 @@ import { failure, noSuch, parseChange, parseInput, type Failure } from "./result
 export interface TeamTools {
   readonly teams: TeamStore;
   readonly clock: Clock;
-  /** Who makes the change, for the audit. */
+  /** Author of the change, for the audit. */
   readonly by: string;
 }
 
@@ -33,14 +33,14 @@ export const teamChangeSchema = z.strictObject({
 
 export type TeamUpdate = z.input<typeof teamChangeSchema>;
 
-/** A team that was made, changed or deleted: what it was before, and what it is; null where it is not there. */
+/** A team before a change and after it; null where it does not exist. */
 export interface TeamChanged<Before = Team, After = Team> {
   readonly ok: true;
   readonly before: Before;
   readonly team: After;
 }
 
-/** Teams come to be by themselves too, with the first key that is given one. */
+/** Creates a team. The first key of a team creates it too. */
 export async function createTeam(tools: TeamTools, input: NewTeam): Promise<TeamChanged<null> | Failure> {
   const parsed = parseInput(newTeamSchema, input);
   if (!parsed.ok) return parsed;
@@ -65,7 +65,7 @@ export async function showTeam(
   return team === undefined ? noSuchTeam(teams, name) : { ok: true, team };
 }
 
-/** Changes what the input names; a running proxy heeds it with the next request. */
+/** Changes the given fields of a team. A running proxy applies them to the next request. */
 export async function updateTeam(
   { teams, clock, by }: TeamTools,
   name: string,
@@ -89,7 +89,7 @@ export async function deleteTeam(
   return failure("refused", `team ${name} is still named by ${users}; move, revoke or remove them first`);
 }
 
-/** Up to three of them by name. */
+/** Names up to three of them. */
 function some(noun: string, names: readonly string[]): string[] {
   if (names.length === 0) return [];
   const more = names.length > 3 ? ` and ${names.length - 3} more` : "";
@@ -104,7 +104,7 @@ async function noSuchTeam(teams: TeamStore, name: string): Promise<Failure> {
   );
 }
 
-/** The names of a team's keys that still open something. */
+/** Names of a team's live keys. */
 export async function liveMembers(keys: KeyStore, now: number): Promise<(team: string) => string[]> {
   const live = (await keys.list()).filter((key) => isLive(key, now));
   return (team) => live.filter((key) => key.team === team).map(({ name }) => name);

@@ -12,7 +12,7 @@ export class BodyPace {
   readonly #onTooSlow: () => void;
   #bytes = 0;
   #paused = false;
-  /** Whether the present time was not all the client's. */
+  /** True if the current period had a pause of ours. */
   #wasPaused = false;
   #timer: Timer;
 

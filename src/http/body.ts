@@ -33,9 +33,9 @@ export class BodyAllowance implements BodyMemory {
 
 /** Within what a body is read. */
 export interface BodyRules {
-  /** Of one request. */
+  /** Maximum of one request. */
   readonly limitBytes: number;
-  /** Of all of them. */
+  /** Maximum of all requests. */
   readonly memory: BodyMemory;
   readonly clock: Clock;
 }
@@ -108,7 +108,7 @@ function readAll(
   });
 }
 
-/** Why a body is not read at all, by its headers; undefined where it is. */
+/** The refusal of a body by its headers; undefined for a body that is read. */
 function unfitness({ headers }: IncomingMessage, limitBytes: number): Refusal | undefined {
   const encoding = headers["content-encoding"];
   if (encoding !== undefined && encoding !== "" && encoding.toLowerCase() !== "identity") {
@@ -117,7 +117,7 @@ function unfitness({ headers }: IncomingMessage, limitBytes: number): Refusal | 
   return Number(headers["content-length"] ?? 0) > limitBytes ? { code: "request_too_large", limitBytes } : undefined;
 }
 
-/** What a body that passes takes of the memory for bodies: its first bytes, and what is on its way. */
+/** Memory for a body that passes through: its first bytes, and those on their way. */
 const passingBytes = 128 * 1024;
 
 /** A request's body as it comes, whatever its size; what it takes of the memory is given back when all of it has come. */

@@ -8,7 +8,7 @@ import { lingerAfterAnswer } from "./linger.ts";
 import { isLocalRequest } from "./origins.ts";
 import { TickWriter } from "./tick-writer.ts";
 
-/** What an exchange is told when it is made. */
+/** Parameters of an exchange. */
 export interface ExchangeParams {
   readonly id: string;
   readonly startedAt: number;
@@ -19,11 +19,11 @@ export interface ExchangeParams {
   readonly bodyBytesMax: number;
   readonly bodyMemory: BodyMemory;
   readonly clock: Clock;
-  /** Told of each refusal, for its metric. */
+  /** Called for each refusal, for its metric. */
   readonly onRefusal: (refusal: Refusal) => void;
 }
 
-/** An exchange over Express' request and response, which nobody else gets to see. */
+/** An exchange over Express' request and response, which stay private. */
 export class HttpExchange implements Exchange {
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
@@ -196,7 +196,7 @@ export class HttpExchange implements Exchange {
   }
 }
 
-/** What is left of a refused request's body up to here is read past, so that its connection can serve on. */
+/** Rest of a refused request's body that is skipped, so that its connection can serve the next request. */
 const readPastBytesMax = 64 * 1024;
 
 function hasMuchToCome({ complete, headers }: IncomingMessage): boolean {

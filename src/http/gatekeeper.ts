@@ -10,7 +10,7 @@ import { cleanPath } from "./paths.ts";
 
 export interface GatekeeperOptions {
   readonly clock: Clock;
-  /** Whether we listen on loopback: only loopback names are answered then (DNS rebinding). */
+  /** True if we listen on loopback: then only loopback names are answered (DNS rebinding). */
   readonly loopbackOnly: boolean;
   /** The name under which the gateway reaches us, for its callbacks; null for none. */
   readonly publicHost: string | null;
@@ -21,7 +21,7 @@ export interface GatekeeperOptions {
   readonly onRefusal: (refusal: Refusal) => void;
 }
 
-/** Where Express lets what belongs to one request be kept. */
+/** Place of Express for data of one request. */
 interface WithLocals {
   locals?: Record<string, unknown>;
 }
@@ -94,7 +94,7 @@ function hostJudge(): (stated: string | undefined) => JudgedHost {
   };
 }
 
-/** What comes in under the public name: callbacks, each with a token of its own. */
+/** Only path that is served under the public name: callbacks, each with a token of its own. */
 const callbackPaths = "/v1/farebox/callbacks/";
 
 /** Paths that no page of another origin may call, whatever the settings permit. */
@@ -106,7 +106,7 @@ function isDashboard(path: string): boolean {
   return path === "/dashboard" || path.startsWith("/dashboard/");
 }
 
-/** A link of another site that somebody follows to the dashboard. The page is the same for everybody, and what it shows it fetches itself. */
+/** True for a link of another site to the dashboard. The page is the same for everyone and fetches its figures itself. */
 function isLinkedPage(request: IncomingMessage, path: string): boolean {
   return isDashboard(path) && isVisit(request.method ?? "", request.headers);
 }

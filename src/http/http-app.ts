@@ -13,7 +13,7 @@ export interface Route {
   /** Express' form: "/v1/models/:id". It is the route's name in metrics too. */
   readonly path: string;
   readonly handler: Handler;
-  /** Which of these requests it answers; all unless given. The others go on to the next route. */
+  /** Requests that it answers; all unless given. Others continue to the next route. */
   readonly isMine?: (method: string, path: string) => boolean;
 }
 
@@ -51,7 +51,7 @@ export function createHttpApp(options: HttpAppOptions): RequestListener {
   return (request, response) => enter(request, response, () => app(request, response));
 }
 
-/** Runs a route's handler and tells of what came of it. */
+/** Runs a route's handler and reports its result. */
 function observed({ path, handler, isMine }: Route, options: HttpAppOptions): RequestHandler {
   const { events, log, clock } = options;
   return (_request, response, next) => {
@@ -87,7 +87,7 @@ function observed({ path, handler, isMine }: Route, options: HttpAppOptions): Re
 
 const serverErrorStatus = 500;
 
-/** What metrics show for a client that left before it was answered, after nginx' custom. */
+/** Status in metrics for a client that left before it was answered, as in nginx. */
 const clientLeftStatus = 499;
 
 function giveUp(exchange: HttpExchange, error: unknown): void {

@@ -77,7 +77,7 @@ export function metricsPage(deps: {
   };
 }
 
-/** Whether OpenMetrics is among the forms that are accepted: Prometheus names it before its own text, and nobody else does. */
+/** True if OpenMetrics is accepted. Only Prometheus asks for it. */
 function takesOpenMetrics(accept: string): boolean {
   return accept
     .split(",")
@@ -86,7 +86,7 @@ function takesOpenMetrics(accept: string): boolean {
     );
 }
 
-/** Compares in a time that tells nothing of either text. */
+/** Compares in constant time. */
 function sameText(a: string, b: string): boolean {
   const digest = (text: string) => createHash("sha256").update(text).digest();
   return timingSafeEqual(digest(a), digest(b));

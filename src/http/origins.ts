@@ -1,14 +1,14 @@
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { isIP } from "node:net";
 
-/** Whether an address is of this machine. */
+/** True for an address of this machine. */
 export function isLoopbackAddress(address: string | undefined): boolean {
   if (address === undefined) return false;
   const plain = address.replace(/^::ffff:/i, "");
   return plain === "::1" || (isIP(plain) === 4 && plain.startsWith("127."));
 }
 
-/** Whether a host to listen on is reachable from this machine only. */
+/** True for a host that only this machine can reach. */
 export function isLoopbackHost(host: string): boolean {
   const name = host.replace(/^\[(.*)\]$/, "$1").toLowerCase();
   return name === "localhost" || name.endsWith(".localhost") || isLoopbackAddress(name);
@@ -35,7 +35,7 @@ const forwardingHeaders = [
   "x-real-ip",
 ];
 
-/** Whether something in between passed the request on, so that its peer's address says nothing. */
+/** True if a proxy in between passed the request on, so the peer's address says nothing. */
 export function isForwarded(headers: IncomingHttpHeaders): boolean {
   return forwardingHeaders.some((name) => headers[name] !== undefined);
 }
@@ -47,7 +47,7 @@ export function isLocalRequest({ socket, headers }: IncomingMessage): boolean {
   );
 }
 
-/** What a browser says of where a request comes from. */
+/** Origin of a request as the browser states it. */
 export type BrowserOrigin =
   /** No browser, or the page is our own. */
   | { readonly kind: "own" }
@@ -65,7 +65,7 @@ export function browserOrigin(headers: IncomingHttpHeaders, permitted: ReadonlyS
   return host !== undefined && host === headers.host ? { kind: "own" } : { kind: "foreign", origin };
 }
 
-/** Whether a browser asks for a page that is to stand in its window, not in a frame or for a script. */
+/** True if a browser asks for a page of a window, not of a frame or for a script. */
 export function isVisit(method: string, headers: IncomingHttpHeaders): boolean {
   return method === "GET" && headers["sec-fetch-mode"] === "navigate" && headers["sec-fetch-dest"] === "document";
 }

@@ -7,13 +7,13 @@ import { isLingering } from "./linger.ts";
 
 /** Longer than the idle time of common clients, so that none sends a request into a closing connection. Milliseconds. */
 const idleConnectionMs = 65_000;
-/** For a large upload over a slow line; one that does not move is given up long before (body-pace.ts). Milliseconds. */
+/** For a large upload over a slow line; one that stalls is aborted long before (body-pace.ts). Milliseconds. */
 const requestMs = 3_600_000;
 
 export interface HttpServerOptions {
-  /** Told of each request that cannot be read, for its metric. */
+  /** Called for each request that cannot be read, for its metric. */
   readonly onRefusal?: (refusal: Refusal) => void;
-  /** For how long a request's head may be on its way. Milliseconds. */
+  /** Longest time for a request's head to arrive, in milliseconds. */
   readonly headMs?: number;
 }
 

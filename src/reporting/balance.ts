@@ -8,7 +8,7 @@ import { quarterHours } from "./report.ts";
 const burnHours = 24n;
 const hourMs = 3_600_000;
 
-/** What an hour cost on average over the last 24, by the ledger's posted charges. */
+/** Average cost of an hour over the last 24, by posted charges. */
 export async function burnPerHour(ledger: Pick<Ledger, "spend">, now: number): Promise<PicoUsd> {
   const { until } = quarterHours(now, now);
   const rows = await ledger.spend({ by: [], each: "all", since: until - Number(burnHours) * hourMs, until });
@@ -16,7 +16,7 @@ export async function burnPerHour(ledger: Pick<Ledger, "spend">, now: number): P
   return (spent / burnHours) as PicoUsd;
 }
 
-/** How long the balance lasts at the present burn. Null where the balance is unknown or nothing burns. */
+/** The account's balance, and the hours that it lasts at the present burn. */
 export function balanceJson(
   account: Account,
   burn: PicoUsd,

@@ -47,13 +47,13 @@ export function chargeJson(charge: Charge, nameOf: NameOf): ChargeJson {
   };
 }
 
-/** What a correction says of itself; null for a charge that is none. Its own time is `at`, beside the corrected charge's `time`. */
+/** Details of a correction; null for other charges. `at` is its own time, `time` that of the corrected charge. */
 function correctionOf({ adjusts, adjustedBy, reason, endedAt }: Charge) {
   if (adjusts === null || endedAt === null) return null;
   return { of: adjusts, by: adjustedBy, at: isoTime(endedAt), why: reason };
 }
 
-/** One charge with its corrections, newest first, what all of them come to, and how its amount comes about by its price. */
+/** One charge with its corrections, newest first, their total, and the lines of its price. */
 export function chargeDetailsJson(
   charge: Charge,
   corrections: readonly Charge[],
@@ -73,7 +73,7 @@ export function chargesJson(page: ChargePage, nameOf: NameOf): ChargeListJson {
   return { charges: page.charges.map((charge) => chargeJson(charge, nameOf)), next: page.next };
 }
 
-/** The lines that add up to a charge's amount, the prices, of which the lines are of the one that decided, and how the amount is known. */
+/** Lines that add up to a charge's amount, its prices, and how the amount is known. */
 export function itemisedJson(charge: Charge, prices: ChargePrices | undefined) {
   const { tokens, billing } = charge;
   const isPriced = charge.formula === "tokens" || charge.formula === "per_request";
@@ -123,7 +123,7 @@ function doubtsOf({ doubts }: Charge): string[] {
   return doubts.length === 0 ? [] : [`The bill may differ: ${doubts.map((doubt) => doubtPhrases[doubt]).join("; ")}.`];
 }
 
-/** How the amount is known, in a sentence or two. */
+/** Explains in a sentence or two how the amount is known. */
 function knownBy({ state, formula, source, clamped }: Charge): string {
   if (state === "pending") return "It runs: the most that it can cost is held.";
   if (state === "voided") return "It cost nothing.";

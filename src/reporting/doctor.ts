@@ -1,15 +1,15 @@
 import type { Catalogue } from "../ports/catalogue.ts";
 import { newestReview } from "./price-review.ts";
 
-/** One thing that was looked at. */
+/** One check of `doctor`. */
 export interface Check {
-  /** What was looked at, in a word or two. */
+  /** Name of the check, in a word or two. */
   readonly name: string;
-  /** `skipped`: it could not be looked at, because of something else that failed. */
+  /** `skipped`: not possible because another check failed. */
   readonly status: "ok" | "warning" | "failed" | "skipped";
   /** One sentence: what is, without any secret. */
   readonly message: string;
-  /** What to do about it; null where there is nothing to do. */
+  /** The next step; null for none. */
   readonly advice: string | null;
 }
 
@@ -37,7 +37,7 @@ export function skipped(name: string, message: string): Check {
   return { name, status: "skipped", message, advice: null };
 }
 
-/** The gateway's clock, as its `Date` header tells it in whole seconds, may be this far from ours. Milliseconds. */
+/** Largest difference of the gateway's clock, by its `Date` header, from ours. Milliseconds. */
 const clockSkewMsMax = 30_000;
 
 /** `gatewayAt`: the gateway's time at the instant `at`; null where it does not tell. */

@@ -8,7 +8,7 @@ import type { TokenCounter } from "../ports/token-counter.ts";
 import { chatTextOf } from "../wire/chat-request.ts";
 import type { ModelRequest } from "../wire/model-request.ts";
 
-/** How a number of tokens is known: as it will be billed; by a count that may be off; as the most that it can be. */
+/** Certainty of a number of tokens: as it will be billed, by a count that may be off, or its upper bound. */
 export type Known = "exact" | "estimate" | "bound";
 
 /** Tokens of one class, and why they are known no better than that. */
@@ -19,7 +19,7 @@ export interface Part {
   readonly why: string | null;
 }
 
-/** What a prompt adds up to. Nothing here errs to the cheap side: what cannot be counted is at its bound. */
+/** Parts of a prompt. A part that cannot be counted is at its upper bound, so no estimate is too low. */
 export async function promptParts(
   tokens: TokenCounter,
   model: CatalogueModel,
@@ -42,7 +42,7 @@ export async function promptParts(
   return withinContext(parts, model.contextTokens);
 }
 
-/** What follows the text shares the rest of the context: together they cannot be more. */
+/** Parts after the text share the rest of the context. */
 function withinContext([text, ...media]: readonly Part[], contextTokens: number): Part[] {
   if (text === undefined) return [];
   let room = Math.max(contextTokens - text.tokens, 0);
@@ -117,7 +117,7 @@ function mediaPart(model: CatalogueModel, name: TokenClass, count: number, each:
   ];
 }
 
-/** The most that the model may write, at the dearest class that the answer can have. */
+/** The most that the model may write, at the most expensive class that the answer can have. */
 export function outputPart(
   model: CatalogueModel,
   price: PriceVersion,

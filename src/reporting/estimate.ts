@@ -25,20 +25,20 @@ export interface EstimatedHolds {
   readonly counted: PicoUsd | null;
   /** Fields whose cost nothing bounds at the model's price. */
   readonly unboundedFields: readonly string[];
-  /** What decided the output that is held for; null where the request would be refused. */
+  /** Basis of the hold's output; null where the request would be refused. */
   readonly basis: HoldBasis | null;
 }
 
 export interface EstimateTools {
   readonly catalogue: Catalogue;
   readonly tokens: TokenCounter;
-  /** What the proxy would hold for a request: at first, and after counting the prompt where the first does not fit. */
+  /** Holds that the proxy would place: the first one, and the one after counting the prompt. */
   readonly holdsFor: (request: ModelRequest, body: Buffer) => Promise<EstimatedHolds>;
-  /** At which instant's prices; milliseconds since 1970 UTC. */
+  /** Instant of the prices, milliseconds since 1970 UTC. */
   readonly at: number;
 }
 
-/** CONTRACT's `estimate`, with how each item is known. */
+/** Answer of `estimate`, with the certainty of each item. */
 export interface Estimate {
   readonly model: string;
   readonly price_version: string;
@@ -46,9 +46,9 @@ export interface Estimate {
   readonly cost_usd: string;
   readonly list_cost_usd: string;
   readonly minimum_applied: boolean;
-  /** Whether every item is exact. */
+  /** True if every item is exact. */
   readonly exact: boolean;
-  /** What a budget must have room for; without a request, the most that one of this model can hold. */
+  /** Room that a budget needs; without a request, the largest hold of this model. */
   readonly hold_usd: string;
   /** The tighter hold that is tried where the first does not fit; null where none can be given. */
   readonly counted_hold_usd: string | null;
@@ -73,7 +73,7 @@ export type EstimateResult =
   | { readonly ok: true; readonly estimate: Estimate }
   | { readonly ok: false; readonly problem: "unknown_model" | "no_price" };
 
-/** What a request would cost, item by item, before it is sent. */
+/** Estimates the cost of a request, item by item, before it is sent. */
 export async function estimate(tools: EstimateTools, params: EstimateParams): Promise<EstimateResult> {
   const model = tools.catalogue.find(params.model, tools.at);
   if (model === undefined) return { ok: false, problem: "unknown_model" };
@@ -156,7 +156,7 @@ function itemJson(item: CostItem, parts: readonly Part[]): EstimateItem {
   };
 }
 
-/** Models that a request names beside the one that it asks for. */
+/** Models that a request names in addition to the one that it asks for. */
 function otherModels({ catalogue, at }: EstimateTools, model: CatalogueModel, request: ModelRequest | null): string[] {
   if (request === null) return [];
   const { models, mentions } = request.fields;

@@ -7,17 +7,17 @@ import type { NameOf } from "./names.ts";
 export const focusVersions = ["1.2", "1.3"] as const;
 export type FocusVersion = (typeof focusVersions)[number];
 
-/** What the ledger does not know. */
+/** Settings that the ledger does not know. */
 export interface FocusOptions {
   readonly version: FocusVersion;
-  /** Whose bill it is: the gateway's name, which also issues the invoice. */
+  /** Name of the gateway, which issues the invoice. */
   readonly provider: string;
   readonly billingAccount: string;
-  /** Who makes a model, by the id that its price names; undefined where nobody knows. */
+  /** Maker of a model, by the id that its price names; undefined where it is unknown. */
   readonly publisherOf: (model: string) => string | undefined;
 }
 
-/** What is added up: lines of the same meter and prices, of charges that agree in all the rest. Times are milliseconds. */
+/** Sum of lines of the same meter and prices, of charges that agree in everything else. Times are milliseconds. */
 export interface FocusRow extends Omit<FocusLine, "quantity" | "consumed"> {
   quantity: bigint;
   consumed: bigint | null;

@@ -5,7 +5,7 @@ import { noMoney, subtract, sum, usd, type PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
 import { completionTotal, promptTotal, type TokenClass } from "../core/tokens.ts";
 
-/** What a line of a charge was metered by. */
+/** Meter of a line of a charge. */
 export type Meter = TokenClass | "request" | "minimum" | "fee" | "assumed" | "stated" | "adjustment" | "carried";
 
 /**
@@ -20,7 +20,7 @@ export interface FocusLine {
   readonly quantity: bigint;
   readonly contracted: PicoUsd;
   readonly list: PicoUsd;
-  /** What was really used: tokens, requests of a flat price, or calls of a tool. Null where a line is no usage. */
+  /** Actual usage: tokens, requests of a flat price, or calls of a tool. Null for a line that is no usage. */
   readonly consumed: bigint | null;
   /** For a price with tiers: the prompt tokens from which on the tier holds. */
   readonly tierFrom: number | null;
@@ -28,14 +28,14 @@ export interface FocusLine {
 
 const one = usd("1");
 
-/** What a quantity at a unit price comes to, exactly. */
+/** Exact cost of a quantity at a unit price. */
 export function costAt(unit: FocusLine["unit"], quantity: bigint, price: PicoUsd): PicoUsd {
   return (unit === "USD" ? (quantity * price) / one : quantity * price) as PicoUsd;
 }
 
 /**
  * The lines that add up to a posted charge's cost and list cost, to the last digit; null for one without a cost. A charge
- * that does not follow from its price is a line with the amounts that the ledger has: `verify` tells of it.
+ * that does not follow from its price is a line with the amounts of the ledger: `verify` reports it.
  */
 export function focusLines(charge: Charge, price: PriceVersion | undefined): FocusLine[] | null {
   const { cost } = charge;

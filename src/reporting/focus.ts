@@ -9,7 +9,7 @@ import { cellsOf, focusColumns, type FocusOptions, type FocusRow } from "./focus
 import { focusLines, type FocusLine } from "./focus-lines.ts";
 import type { NameOf } from "./names.ts";
 
-/** What an export has left out. */
+/** Charges that an export leaves out. */
 export interface LeftOut {
   /** Posted charges without a cost: FOCUS wants one, and unknown is never 0. */
   unpriced: number;
@@ -97,7 +97,7 @@ class DayRows {
     this.#span = span;
   }
 
-  /** Whether the rows so far should be taken before this charge: it begins another day, or they are very many. */
+  /** True if the rows should be taken before this charge: it starts another day, or there are very many. */
   isDoneBefore(charge: Charge): boolean {
     return this.#rows.size > 0 && (charge.at >= this.#day.end || this.#rows.size >= rowsKept);
   }

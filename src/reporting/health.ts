@@ -13,12 +13,12 @@ import type { HealthJson } from "./shapes/health.ts";
 
 const dayMs = 86_400_000;
 const minuteMs = 60_000;
-/** A hold that is older is worth a look. */
+/** Age from which a pending hold is listed, in milliseconds. */
 const oldHoldMs = 5 * minuteMs;
 const oldHoldsMax = 20;
 const alertsMax = 20;
 
-/** What a running process tells of itself. Times are milliseconds since 1970 UTC. */
+/** State of a running process. Times are milliseconds since 1970 UTC. */
 export interface ProcessHealth {
   readonly version: string;
   readonly startedAt: number;
@@ -26,7 +26,7 @@ export interface ProcessHealth {
   gateway(): GatewayHealth;
 }
 
-/** What the gateway answered since `since`; by minutes over the last hour, the running one last. */
+/** The gateway's answers since `since`, and by minute over the last hour, the present minute last. */
 export interface GatewayHealth {
   readonly since: number;
   readonly requests: number;
@@ -51,7 +51,7 @@ interface HealthTools {
   readonly process: ProcessHealth;
 }
 
-/** Whether all is well, in one answer: the bill beside the ledger, holds that wait, the gateway's errors, alerts. */
+/** Health in one answer: reconciliation, pending holds, the gateway's errors, alerts. */
 export async function runHealth(
   { ledger, keys, samples, outbox, catalogue, process }: HealthTools,
   now: number,

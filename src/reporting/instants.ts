@@ -8,7 +8,7 @@ export type InstantResult =
   | { readonly ok: true; readonly at: number }
   | { readonly ok: false; readonly problem: string };
 
-/** What is named by a word begins then: the period of a word, and how many of them ago. */
+/** Starts that have a name: the period of a word, and the number of periods ago. */
 const words = new Map<string, readonly [Period, ago: number]>([
   ["today", ["1d", 0]],
   ["yesterday", ["1d", 1]],
@@ -41,7 +41,7 @@ function beginningOf([period, ago]: readonly [Period, number], now: number, cale
   return ago === 0 ? start : beginningOf([period, ago - 1], start - 1, calendar);
 }
 
-/** Whether the text is one of these forms. */
+/** True for a text of one of these forms. */
 export function isInstant(text: string): boolean {
   const anywhere: Days = {
     spanOf: () => ({ start: 1, end: null }),
@@ -50,7 +50,7 @@ export function isInstant(text: string): boolean {
   return parseInstant("", text, 0, anywhere).ok;
 }
 
-/** Whether the text is a day that exists, such as "2026-11-20". */
+/** True for a day that exists, such as "2026-11-20". */
 export function isDate(text: string): boolean {
   if (!/^(19[7-9]\d|[2-9]\d{3})-\d{2}-\d{2}$/.test(text)) return false;
   const parsed = new Date(`${text}T00:00:00Z`);

@@ -9,7 +9,7 @@ import type { ChargeDetailsJson, ChargeListJson } from "./shapes/charges.ts";
 import type { MeJson } from "./shapes/keys.ts";
 import { standingOf } from "./standing.ts";
 
-/** Limits of a key and the rest of each budget that applies to it. Without a key, those that apply to all. */
+/** Limits of a key and the state of each budget that applies to it. Without a key, those that apply to all. */
 export async function meJson(
   { ledger, latest }: { readonly ledger: Ledger; readonly latest: FigureLedger },
   { key, caller }: { readonly key: Key | null; readonly caller: Caller },

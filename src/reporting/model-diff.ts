@@ -3,7 +3,7 @@ import { inServiceTier, serviceTierNames, tierFor, type PriceVersion } from "../
 import { parentClass, tokenClasses, type TokenClass } from "../core/tokens.ts";
 import type { CatalogueModel, ModelHistory, ModelSpan } from "../ports/catalogue.ts";
 
-/** One thing that two catalogues say differently of a model, over a span of days. */
+/** One field of a model that differs between two catalogues, over a span of days. */
 export interface Change {
   readonly model: string;
   /** As in a price file: `gateway.input`, `official.output`, `minimum.usd`, `fraction`, `context_tokens`. */
@@ -18,7 +18,7 @@ export interface Change {
   readonly after: string | null;
 }
 
-/** What changes for a model that both have, field by field; a span is as long as both of its values hold. */
+/** Changes of a model that both have, field by field. A span lasts while both of its values apply. */
 export function changesOf(before: ModelHistory, after: ModelHistory): Change[] {
   const spans = [before, after].flatMap((model) => [
     ...model.spans,
@@ -177,7 +177,7 @@ function tierStarts(...prices: readonly (PriceVersion | null)[]): number[] {
   return [...new Set(starts)].sort((a, b) => a - b);
 }
 
-/** Whether a class has its parent's rate, so that its change is its parent's. */
+/** True for a class with its parent's rate: its change is its parent's. */
 function follows(price: PriceVersion | null, from: number, side: "charged" | "list", name: TokenClass): boolean {
   const parent = parentClass[name];
   if (parent === null) return false;
@@ -190,7 +190,7 @@ function rateOf(price: PriceVersion | null, from: number, side: "charged" | "lis
   return price === null || price.perRequest !== null ? null : formatRate(tierFor(price, from)[side][name]);
 }
 
-/** What a price says beside its rates. */
+/** Terms of a price other than its rates. */
 function termsOf(price: PriceVersion | null): Record<string, string | null> {
   if (price === null) return {};
   const { fraction, perRequest, minimum, fees = {} } = price;
@@ -211,7 +211,7 @@ function termsOf(price: PriceVersion | null): Record<string, string | null> {
   };
 }
 
-/** What is known of a model beside its price: holds and counts follow from it. */
+/** Traits of a model other than its price: holds and counts follow from them. */
 function traitsOf(model: CatalogueModel): Record<string, string | null> {
   return {
     provider: model.provider,

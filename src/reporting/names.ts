@@ -9,14 +9,14 @@ export async function keyNames(keys: KeyStore): Promise<NameOf> {
   return (id) => (id === "" ? null : (names.get(id) ?? id));
 }
 
-/** As `keyNames`, of these keys alone: for a few among many. */
+/** As `keyNames`, for a few keys among many. */
 export async function keyNamesOf(keys: KeyStore, ids: Iterable<string>): Promise<NameOf> {
   const found = await Promise.all([...new Set(ids)].map((id) => keys.findById(id)));
   const names = new Map(found.filter((key) => key !== undefined).map((key) => [key.id, key.name]));
   return (id) => (id === "" ? null : (names.get(id) ?? id));
 }
 
-/** For who is to see one key only: its own name, no other key's. */
+/** Names one key alone, for a reader who may not see others. */
 export function ownName(key: Key | null): NameOf {
   return (id) => (key !== null && id === key.id ? key.name : null);
 }

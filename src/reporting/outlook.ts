@@ -27,7 +27,7 @@ export interface Sums {
 export interface Outlook {
   readonly today: { readonly start: number; readonly sums: Sums };
   readonly month: { readonly start: number; readonly end: number; readonly sums: Sums };
-  /** At the rate since `from`; null where nothing was spent in the last seven days. */
+  /** Forecast at the rate since `from`; null where nothing was spent in the last seven days. */
   readonly forecast: { readonly monthEnd: PicoUsd; readonly perHour: PicoUsd; readonly from: number } | null;
 }
 
@@ -65,8 +65,8 @@ export async function runOutlook(
 }
 
 /**
- * What was spent since this day a week ago, or since the first charge where that is later: somebody's first hour is no
- * twenty-fourth of a day's rate. Null where nothing was.
+ * Spending since this day a week ago, or since the first charge if that is later, since a first hour is not a
+ * twenty-fourth of a day. Null where nothing was spent.
  */
 async function recentSpending(
   { ledger, calendar }: Pick<OutlookTools, "ledger" | "calendar">,

@@ -21,7 +21,7 @@ const bucketsOf = {
   "90d": { days: 90 },
 } as const satisfies Record<SpanName, object>;
 
-/** Names that are drawn by themselves; the others are one more. */
+/** Names with a series of their own; the others share one more. */
 const rowsMax = 8;
 /** Top spenders that are listed. */
 const topMax = 10;
@@ -41,7 +41,7 @@ export interface OverviewParams {
   readonly key?: string;
 }
 
-/** Everything that an overview shows of the ledger: today, this month and its end, and a span in buckets. */
+/** Reads an overview: today, this month with its forecast, and a span in buckets. */
 export async function runOverview(
   tools: OverviewTools,
   params: OverviewParams,
@@ -122,7 +122,7 @@ interface Frame {
   readonly starts: readonly number[];
 }
 
-/** Hours that are drawn end with the present one; where retention has left days only, days are. */
+/** Buckets end with the present hour or day. Where retention kept days only, they are days. */
 async function frameOf({ calendar, ledger }: OverviewTools, { span, now }: OverviewParams): Promise<Frame> {
   const buckets = bucketsOf[span];
   if ("hours" in buckets) {
@@ -138,7 +138,7 @@ async function frameOf({ calendar, ledger }: OverviewTools, { span, now }: Overv
   return { each: "day", since: starts[0] ?? today.start, until: today.end ?? now + 1, over: today.start, starts };
 }
 
-/** Keys may be many: those that are not drawn by themselves are added up in the ledger. */
+/** Reads the rows of a series. There may be many keys, so the ledger adds up those without a series of their own. */
 async function seriesRows(
   tools: OverviewTools,
   { by }: OverviewParams,
@@ -149,14 +149,14 @@ async function seriesRows(
   return tools.memory.spend({ by: [by], each, since, until, ...(key !== undefined && { key }), ...apart }, over);
 }
 
-/** What was spent under one name. */
+/** Spending under one name. */
 interface Spender {
   readonly name: string | null;
   readonly own: readonly SpendRow[];
   readonly sums: Sums;
 }
 
-/** By the first of their names, the mostExpensive first. */
+/** Sums by the first name, most expensive first. */
 function mostExpensive(rows: readonly SpendRow[], count: number): readonly Spender[] {
   return [...Map.groupBy(rows, ({ names: [name] }) => name ?? null)]
     .map(([name, own]) => ({ name, own, sums: sumsOf(own) }))
@@ -190,7 +190,7 @@ function seriesOf(lines: readonly Spender[], rows: readonly SpendRow[], starts: 
   };
 }
 
-/** What a first visit finds nothing of. */
+/** Lists that are still empty, for a first visit. */
 async function emptiness({ ledger, keys }: OverviewTools, requests: number) {
   if (requests > 0) return { keys: false, charges: false };
   const [page, all] = await Promise.all([ledger.charges({ limit: 1 }), keys.page({ limit: 1, at: 0 })]);

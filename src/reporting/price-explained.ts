@@ -4,7 +4,7 @@ import { tokenClasses, type TokenClass } from "../core/tokens.ts";
 import type { CatalogueModel, PriceExplanation, RateRule, TaskHistory, TierRules } from "../ports/catalogue.ts";
 import { isoTime } from "./names.ts";
 
-/** CONTRACT's `prices show`: how a model's price at an instant comes about. */
+/** Answer of `prices show`: the origin of a model's price at an instant. */
 export type PriceShown = ReturnType<typeof priceShown>;
 
 export function priceShown(asked: string, explained: PriceExplanation, at: number) {

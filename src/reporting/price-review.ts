@@ -9,7 +9,7 @@ export interface PriceReview {
   /** UTC day of the newest review; null where no price is in force. */
   readonly reviewed_on: string | null;
   readonly age_days: number | null;
-  /** Whether it is more than 60 days ago, or there is none. */
+  /** True if it is more than 60 days ago, or missing. */
   readonly review_due: boolean;
 }
 

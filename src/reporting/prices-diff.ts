@@ -6,7 +6,7 @@ import { isoTime } from "./names.ts";
 import { quarterHours } from "./report.ts";
 import { leftoversOf, rowsUnder, type Leftovers } from "./what-if.ts";
 
-/** How far back the traffic is looked at. */
+/** Days of traffic that are compared. */
 const trafficDays = 30;
 const dayMs = 86_400_000;
 
@@ -26,7 +26,7 @@ interface ModelPresence {
   readonly from: string | null;
 }
 
-/** What differs between two catalogues, in the order of the first. */
+/** Compares two catalogues, in the order of the first. */
 export function diffPrices(before: Catalogue, after: Catalogue): PricesDiff {
   const [old, present] = [byId(before), byId(after)];
   const only = (one: ReadonlyMap<string, ModelHistory>, other: ReadonlyMap<string, ModelHistory>) =>
@@ -83,7 +83,7 @@ export interface TrafficRow extends TrafficFigures {
   readonly model: string;
 }
 
-/** What the last 30 days would have cost under each; `now` in milliseconds since 1970 UTC. */
+/** Cost of the last 30 days under each catalogue; `now` in milliseconds since 1970 UTC. */
 export async function diffTraffic(
   ledger: Ledger,
   before: Catalogue,

@@ -4,7 +4,7 @@ import { chargeJson } from "./charges.ts";
 import type { NameOf } from "./names.ts";
 import type { LiveJson } from "./shapes/charges.ts";
 
-/** The latest charges, the last one written first, with where the next look goes on. */
+/** The latest charges, newest first, with the cursor of the next poll. */
 export function recentJson(
   { charges, cursor }: { readonly charges: readonly Charge[]; readonly cursor: RecentCursor },
   nameOf: NameOf,
@@ -15,7 +15,7 @@ export function recentJson(
   };
 }
 
-/** What is asked of the ledger; null where `after` is no cursor. After an earlier look a state is no filter: what ends changes it. */
+/** The query of the ledger; null for an invalid cursor. After a cursor the state is no filter, since settling changes it. */
 export function recentQueryOf({
   after: text,
   state,

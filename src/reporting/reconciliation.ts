@@ -18,7 +18,7 @@ export async function runReconciliation(
   return reconcile(listed, await ledger.corrections(first.askedAt, last.askedAt));
 }
 
-/** Why there is nothing to compare, in a sentence without its full stop. */
+/** Reason why nothing can be compared, as a sentence without its full stop. */
 export function whyNotReconciled(reason: Extract<ReconcileResult, { ok: false }>["reason"]): string {
   return reason === "no_measure"
     ? "the account record states no balance in USD, so nobody can tell what its credits are worth"
@@ -101,7 +101,7 @@ export function reconciliationJson(
   };
 }
 
-/** How far the difference goes beyond what is uncertain; zero when it does not. */
+/** Part of the difference beyond the uncertainty; zero for none. */
 export function beyondDoubt({ difference, below, above }: Reconciliation): PicoUsd {
   if (difference < -below) return (-difference - below) as PicoUsd;
   return above !== null && difference > above ? subtract(difference, above) : (0n as PicoUsd);

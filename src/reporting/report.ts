@@ -42,7 +42,7 @@ async function ceilingOf(
   return row === undefined ? null : { requests: row.requests, cost_usd: formatUsd(row.cost) };
 }
 
-/** What rows have in common with their total. */
+/** Sums that rows and their total have in common. */
 export type Sums = Omit<ReportRow, "dimensions">;
 
 export const nothing: Sums = {
@@ -116,7 +116,7 @@ export function quarterHours(since: number, until: number): { readonly since: nu
   };
 }
 
-/** What a report is grouped by, from names separated by commas, each at most once; undefined for anything else. */
+/** Reads dimensions from names separated by commas, each at most once; undefined for anything else. */
 export function readDimensions(text: string): ReportDimension[] | undefined {
   const names = text.split(",").map((name) => name.trim());
   const found = names.map((name) =>

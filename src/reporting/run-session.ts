@@ -31,7 +31,7 @@ export interface SessionJson extends SessionFigures {
   readonly models: readonly (SessionFigures & { readonly model: string | null })[];
 }
 
-/** What a session cost so far. */
+/** Sums a session so far. */
 export async function sessionJson(
   ledger: Pick<FigureLedger, "report" | "charges">,
   session: RunSession,

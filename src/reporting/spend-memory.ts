@@ -2,7 +2,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { Ledger } from "../ports/ledger.ts";
 import type { SpendQuery, SpendRow } from "../ports/spend.ts";
 
-/** How old sums of what is over may be. A correction of them, or a settlement that comes late, shows after that. Milliseconds. */
+/** Longest age of sums of past time, in milliseconds. A correction or a late settlement shows after that. */
 const keptMs = 60_000;
 /** Sums of more queries than these are forgotten, the oldest first. */
 const queriesMax = 200;
@@ -21,7 +21,7 @@ export class SpendMemory {
     this.#clock = clock;
   }
 
-  /** What was spent up to `over`, perhaps a minute old, and what was since. */
+  /** Spending up to `over`, at most a minute old, and spending since. */
   async spend(query: SpendQuery, over: number): Promise<readonly SpendRow[]> {
     if (over <= query.since) return this.#ledger.spend(query);
     const [past, present] = await Promise.all([
@@ -31,7 +31,7 @@ export class SpendMemory {
     return [...past, ...present];
   }
 
-  /** Sums that are too old are given once more, while they are added up anew. */
+  /** Old sums are returned once more while they are computed again. */
   async #past(query: SpendQuery): Promise<readonly SpendRow[]> {
     const name = JSON.stringify(query);
     const known = this.#known.get(name);
@@ -64,6 +64,6 @@ export class SpendMemory {
 interface Known {
   readonly at: number;
   readonly rows: Promise<readonly SpendRow[]>;
-  /** Whether it is being read anew. */
+  /** True while it is read again. */
   isRead: boolean;
 }

@@ -2,12 +2,12 @@ import { formatUsdOrNull } from "../core/money.ts";
 import type { Difference, OldHold, Verification } from "../ports/ledger.ts";
 import { isoTime, type NameOf } from "./names.ts";
 
-/** CONTRACT's `verify`. */
+/** Result of `verify`. */
 export interface VerificationJson {
   readonly ok: boolean;
   readonly charges: number;
   readonly differences: readonly Difference[];
-  /** How many more there are than are listed; absent for none. */
+  /** Number of differences that are not listed; absent for none. */
   readonly unlisted?: number;
 }
 
@@ -15,7 +15,7 @@ export function verificationJson({ charges, differences, unlisted }: Verificatio
   return { ok: differences.length === 0, charges, differences, ...(unlisted !== undefined && { unlisted }) };
 }
 
-/** Holds that have been pending for long. No difference, since every sum counts them; but somebody should know. */
+/** Holds that have been pending for long. They are no difference, since every sum counts them. */
 export function oldHoldsJson(holds: readonly OldHold[], nameOf: NameOf) {
   return holds.map(({ id, kind, at, key, amount, isOrphaned }) => ({
     request_id: id,

@@ -9,7 +9,7 @@ import { keyNamesOf, type NameOf } from "./names.ts";
 import { runOutlook } from "./outlook.ts";
 import type { SpendMemory } from "./spend-memory.ts";
 
-/** Who watches, and what of. */
+/** Stores and services of `watch`. */
 export interface WatchTools {
   readonly ledger: Ledger;
   readonly keys: KeyStore;
@@ -19,12 +19,12 @@ export interface WatchTools {
 
 export type WatchFilter = Pick<RecentQuery, "key" | "team" | "model">;
 
-/** Charges that began or ended since the look before; each state of each charge is told once. */
+/** Charges that started or ended since the last poll. Each state of a charge is reported once. */
 export class RequestWatch {
   readonly #ledger: Pick<Ledger, "recent">;
   readonly #filter: WatchFilter;
   #cursor: RecentCursor | undefined;
-  /** The states that were told of charges; the oldest are forgotten. */
+  /** Reported states of charges; the oldest are forgotten. */
   readonly #told = new Map<string, string>();
 
   constructor(ledger: Pick<Ledger, "recent">, filter: WatchFilter) {
@@ -52,17 +52,17 @@ export class RequestWatch {
   }
 }
 
-/** More than a look goes back, so that nothing is told twice. */
+/** More than a poll covers, so that nothing is reported twice. */
 const rememberedMax = 6_000;
 
-/** What stands above the requests. */
+/** Figures above the list of requests. */
 export interface WatchedSums {
   readonly today: { readonly cost: PicoUsd; readonly requests: number };
   readonly month: { readonly cost: PicoUsd; readonly requests: number };
-  /** What the month comes to at the last seven days' rate; null where nothing was spent. */
+  /** Spending by the month's end at the rate of the last seven days; null where nothing was spent. */
   readonly monthEnd: PicoUsd | null;
   readonly running: number;
-  /** Budgets in their present windows, the fullest first. */
+  /** Budgets in their present windows, fullest first. */
   readonly budgets: readonly BudgetWindow[];
   readonly nameOf: NameOf;
 }

@@ -6,12 +6,12 @@ import { isoTime, type NameOf } from "./names.ts";
 import { dimensionsOf, figuresOf, nothing, quarterHours, together } from "./report.ts";
 import type { FiguresJson, ReportJson, ReportRowJson } from "./shapes/figures.ts";
 
-/** What a row would have cost under other prices. */
+/** Cost of a row under other prices. */
 export interface WhatIfFigures {
-  /** What cannot be recomputed is in it with its stored amounts. */
+  /** Charges that cannot be recomputed count with their stored amounts. */
   readonly cost_usd: string;
   readonly list_cost_usd: string;
-  /** Of the cost: above zero where the other prices are dearer. */
+  /** Difference of the cost: above zero where the other prices are higher. */
   readonly difference_usd: string;
   readonly not_recomputed: RequestsAndCostJson;
 }
@@ -21,17 +21,17 @@ interface RequestsAndCostJson {
   readonly cost_usd: string;
 }
 
-/** What a difference does not speak of. */
+/** Charges that a difference leaves out. */
 export interface Leftovers {
-  /** What kept its stored amount, and why. */
+  /** Charges that kept their stored amounts, by reason. */
   readonly not_recomputed: RequestsAndCostJson & {
     readonly by_reason: Readonly<Partial<Record<NotRecomputed, RequestsAndCostJson>>>;
   };
-  /** What had no price when it was charged and has one there; its cost is in what_if only. */
+  /** Charges without a price that have one there; their cost is in what_if only. */
   readonly newly_priced: RequestsAndCostJson;
 }
 
-/** A report with the cost of the same traffic under other prices beside each row. */
+/** A report with the cost of the same traffic under other prices next to each row. */
 export interface WhatIfReport extends Pick<ReportJson, "since" | "until" | "by">, Leftovers {
   /** Digest of the other prices. */
   readonly prices: string;

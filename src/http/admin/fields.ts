@@ -27,7 +27,7 @@ function within(value: number | undefined, min: number, max: number): boolean {
 export const lifetime = duration("How long it works from now on.", 1, lifetimeMsMax);
 export const overlap = duration("How long the present secret still works.", 0, overlapMsMax);
 
-/** Milliseconds of a field that was checked; what is left out or null stays so. */
+/** Milliseconds of a checked field. A missing field stays missing, null stays null. */
 export function msOf(text: string): number;
 export function msOf(text: string | null | undefined): number | null | undefined;
 export function msOf(text: string | null | undefined): number | null | undefined {
@@ -41,7 +41,7 @@ export const instant = z.string().refine(isInstant, `must be ${instantForms}`).m
   example: "7d",
 });
 
-/** The instant of a field that was checked. */
+/** The instant of a checked field. */
 export function atOf(text: string, { clock, calendar }: Pick<RouteTools, "clock" | "calendar">): number {
   const parsed = parseInstant("", text, clock.now(), calendar);
   return parsed.ok ? parsed.at : 0;

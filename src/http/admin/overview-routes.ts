@@ -14,7 +14,7 @@ import { priceHistorySchema } from "../../reporting/shapes/prices.ts";
 import { liveQuery, overviewQuery } from "./fields.ts";
 import { found, route, type AdminDeps, type AdminRoute } from "./route.ts";
 
-/** What one page of the dashboard asks for at once. */
+/** Routes that answer one page of the dashboard at once. */
 export const overviewRoutes: readonly AdminRoute[] = [
   route("GET /overview", {
     role: "viewer",
@@ -78,7 +78,7 @@ export const overviewRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-/** An overview does not wait for a gateway that is slow to answer: it is asked, and the next overview has what it says. */
+/** Longest wait of an overview for the gateway; a later answer is in the next overview. */
 const balancePatienceMs = 50;
 
 async function balanceSoon({ account, accountTtlMs, latest, clock }: AdminDeps) {

@@ -32,7 +32,7 @@ export function readJsonBody(bytes: Buffer, contentType: string | undefined, sch
   return readFields(schema, value, "field");
 }
 
-/** What is wrong with an input is said of its first fault, by the name of the field, never with its value. */
+/** Reports the first fault of an input by the name of its field, never with its value. */
 export function readFields(schema: z.ZodObject, given: object, noun: "parameter" | "field" | "body"): Read<unknown> {
   const result = schema.safeParse(given);
   if (result.success) return { ok: true, value: result.data };
@@ -89,7 +89,7 @@ function invalid(message: string, param: string | null): Read<never> {
   return { ok: false, refusal: { code: "invalid_request", message, param: param && shown(param) } };
 }
 
-/** Names that came with the request, at a readable length; what looks like a secret is not repeated. */
+/** Shortens a name that came with the request. A text that looks like a secret is hidden. */
 function shown(text: string): string {
   if (/sk-[\w-]{8,}/.test(text)) return "<hidden>";
   return text.length > 100 ? `${text.slice(0, 100)}…` : text;

@@ -16,7 +16,7 @@ import type { Outbox } from "../../ports/outbox.ts";
 import type { TaskStore } from "../../ports/task-store.ts";
 import type { TeamStore } from "../../ports/team-store.ts";
 
-/** What the routes of the admin API call. */
+/** Stores and services that the routes of the admin API call. */
 export interface AdminDeps {
   readonly ledger: Ledger;
   /** The same ledger, for reads that are short and frequent: no long work of others holds them up. */
@@ -34,13 +34,13 @@ export interface AdminDeps {
   /** The gateway's account record, at most `ttlMs` old where the gateway answers; undefined where there is none. */
   readonly account: () => Promise<{ readonly body: unknown; readonly fetchedAt: number } | undefined>;
   readonly accountTtlMs: number;
-  /** What was spent in days and hours that are over. */
+  /** Spending in past days and hours. */
   readonly memory: SpendMemory;
-  /** How this process fares; for its health. */
+  /** State of this process, for its health. */
   readonly process: ProcessHealth;
 }
 
-/** Parts with who asks: a change is made by `by`. */
+/** Dependencies and the caller of one request. `by` is the author of a change, for the audit. */
 export interface RouteTools extends AdminDeps {
   readonly caller: AdminCaller;
   readonly by: string;
@@ -48,7 +48,7 @@ export interface RouteTools extends AdminDeps {
 
 export type RouteAnswer<Json = unknown> = { readonly ok: true; readonly json: Json } | Failure | NoGateway;
 
-/** The gateway has to be asked, and does not answer. */
+/** The route needs an answer of the gateway, which gives none. */
 export interface NoGateway {
   readonly ok: false;
   readonly kind: "no_gateway";
@@ -58,21 +58,21 @@ export interface NoGateway {
 
 export type AdminMethod = "get" | "post" | "put" | "patch" | "delete";
 
-/** One route of the admin API: everything that is served and documented of it. */
+/** One route of the admin API, as it is served and documented. */
 export interface AdminRoute {
   readonly method: AdminMethod;
   /** Below /admin/v1, with its parameters in braces: "/keys/{key}". */
   readonly path: string;
-  /** Who may call it. */
+  /** Role that may call it. */
   readonly role: AdminRole;
   readonly summary: string;
-  /** Parameters of the query; null for a route that takes none. */
+  /** Parameters of the query; null for none. */
   readonly query: z.ZodObject | null;
-  /** The body; null for a route that takes none. One whose fields are all optional may be missing. */
+  /** The body; null for none. A body whose fields are all optional may be missing. */
   readonly body: z.ZodObject | null;
   /** The status of its success. */
   readonly status: 200 | 201;
-  /** What it answers; for the document and its tests. */
+  /** Schema of its answer, for types, the OpenAPI document and tests. */
   readonly answer: z.ZodType;
   handle(
     tools: RouteTools,
@@ -110,7 +110,7 @@ export function route<A extends z.ZodType, Q extends z.ZodObject = z.ZodObject, 
   };
 }
 
-/** The answer of a use case that may fail: its failure, or what is made of its success. */
+/** The failure of a use case, or the JSON of its success. */
 export function answered<T extends { readonly ok: true }, Json>(
   result: T | Failure,
   json: (done: T) => Json,

@@ -15,13 +15,13 @@ export const answerHeaders: HeaderList = [
 ];
 const refusalHeaders: HeaderList = [["cache-control", "no-store"]];
 
-/** Who lets admins in: by their tokens, and by their sessions of the dashboard. */
+/** Checks of admins: by token, and by session of the dashboard. */
 export interface Doors {
   readonly gate: AdminGate;
   readonly dashboardSessions: Pick<DashboardSessions, "admin">;
 }
 
-/** The routes of the table as the application serves them, and behind them what is left of /admin/v1. */
+/** Routes of the table for the HTTP application, followed by a refusal for the rest of /admin/v1. */
 export function serveAdmin(routes: readonly AdminRoute[], deps: AdminDeps & Doors): readonly Route[] {
   const served = routes.map((each): Route => ({
     method: each.method,
@@ -52,7 +52,7 @@ async function serve(exchange: Exchange, route: AdminRoute, deps: AdminDeps & Do
   return notForwarded;
 }
 
-/** A path that is none, or a method that its path does not take; told to admins alone. */
+/** Refuses an unknown path or method. Only admins learn which. */
 async function serveRest(exchange: Exchange, routes: readonly AdminRoute[], doors: Doors): Promise<Summary> {
   const admission = await admit(exchange, doors);
   if (!admission.ok) return refused(exchange, admission.refusal);
@@ -84,7 +84,7 @@ function refused(exchange: Exchange, refusal: Refusal): Summary {
   return notForwarded;
 }
 
-/** A body where none is taken is refused too: what it says would be ignored. */
+/** Reads the body. Refuses one where none is taken, since its content would be ignored. */
 async function readBody(
   exchange: Exchange,
   route: AdminRoute,

@@ -6,7 +6,7 @@ import type { Exchange, HeaderList } from "../../ports/exchange.ts";
 import { notForwarded, refuse, type Handler } from "../../proxy/handler.ts";
 import type { Route } from "../http-app.ts";
 
-/** Files of packages that the page loads: by the name under which it asks, the package and the path in it. */
+/** Files of packages that the page loads: for each name, the package and the path in it. */
 const vendorFiles: Readonly<Record<string, readonly [name: string, path: string]>> = {
   "preact.js": ["preact", "dist/preact.mjs"],
   "preact-hooks.js": ["preact", "hooks/dist/hooks.mjs"],
@@ -21,7 +21,7 @@ const vendorFiles: Readonly<Record<string, readonly [name: string, path: string]
   ),
 };
 
-/** What is served, and as what; a file of another ending is not there. */
+/** Content types by file ending; other endings are not served. */
 const contentTypes: Readonly<Record<string, string>> = {
   ".css": "text/css; charset=utf-8",
   ".html": "text/html; charset=utf-8",
@@ -55,7 +55,7 @@ function policy(scripts: readonly string[]): string {
 
 const plainPolicy = policy([]);
 
-/** `/dashboard`: its page under every path of its own, its files, and those of the packages it uses. Asked for anew each time, and sent when changed. */
+/** Serves `/dashboard`: its page under each of its paths, its files, and those of packages. Browsers revalidate each file. */
 export function dashboardRoutes({ folder }: { readonly folder: string }): readonly Route[] {
   const handler: Handler = async (exchange) => {
     const file = await fileFor(exchange.path, folder);

@@ -40,7 +40,7 @@ export function sessionRoutes(deps: {
         message: result.message,
         retryAfterSeconds: result.retryAfterSeconds,
       });
-    // Whoever was signed in before in this browser no longer is.
+    // Ends the session that this browser had before.
     sessions.signOut(exchange);
     const { signedIn, token } = result;
     return answer(

@@ -13,7 +13,7 @@ import {
 } from "../../proxy/authenticate.ts";
 import { sessionToken } from "./cookie.ts";
 
-/** Whoever is signed in, as their token is now. */
+/** The signed-in admin or key, with its present rights. */
 export type SignedIn = { readonly expiresAt: number } & (
   | { readonly kind: "admin"; readonly caller: AdminCaller }
   | { readonly kind: "key"; readonly who: Authenticated }
@@ -28,13 +28,13 @@ export type Admitted<T> =
   | { readonly ok: true; readonly by: T }
   | { readonly ok: false; readonly refusal: Refusal | null };
 
-/** Sessions of the dashboard: begun with a token, and good for as long as it is. */
+/** Sessions of the dashboard. A session starts with a token and ends with it. */
 export interface DashboardSessions {
   signIn(token: string, address: string): Promise<SignIn>;
-  /** Whose session a request carries; undefined for none that is good. */
+  /** The holder of a request's session; undefined without a valid one. */
   signedIn(exchange: Exchange): Promise<SignedIn | undefined>;
   signOut(exchange: Exchange): void;
-  /** Whether a request comes from the dashboard's own page, as every write by a cookie must. */
+  /** True for a request from the dashboard's own page, as every write by a cookie must be. */
   isOwnPage(exchange: Exchange): boolean;
   /** An admin's session that a request may use. */
   admin(exchange: Exchange): Promise<Admitted<AdminCaller>>;

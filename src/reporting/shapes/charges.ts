@@ -116,9 +116,7 @@ export const chargeDetailsSchema = chargeSchema.extend({
 export type ChargeDetailsJson = Shape<typeof chargeDetailsSchema>;
 
 export const correctionMadeSchema = z.strictObject({
-  repeated: z
-    .boolean()
-    .meta({ description: "Whether the same correction was there already, so that nothing was changed." }),
+  repeated: z.boolean().meta({ description: "True if the same correction existed, so that nothing was changed." }),
   charge: chargeSchema,
   correction: chargeSchema,
 });
