@@ -1,4 +1,4 @@
-import { heardBy } from "../src/app/alerting.ts";
+import { withAlerts } from "../src/app/alerting.ts";
 import { differenceOfDay } from "../src/app/figures.ts";
 import { GatewayWatch } from "../src/app/gateway-health.ts";
 import { buildRoutes, type BuiltRoutes } from "../src/app/routes.ts";
@@ -107,7 +107,7 @@ export async function startInstance(parts: InstanceParts): Promise<Instance> {
     wakeDelivery: () => delivery.wake(),
   });
   const watch = new GatewayWatch(clock);
-  const events = watch.hears(heardBy(alerts, silentEvents));
+  const events = watch.watching(withAlerts(silentEvents, alerts));
   const looks = {
     memory: new SpendMemory(store.figures.ledger, clock),
     gatewayHealth: () => watch.health(),

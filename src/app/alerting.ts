@@ -1,7 +1,6 @@
 import { randomUUIDv7 } from "node:crypto";
 import type { Settings } from "../config/settings.ts";
 import { startAlerts, type Alerts } from "../jobs/alerts.ts";
-import type { JobClaim } from "../jobs/job-claims.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -12,50 +11,45 @@ import { keyNames } from "../reporting/names.ts";
 import type { Store } from "../store/store.ts";
 import { alertTarget } from "./delivering.ts";
 import type { differenceOfDay } from "./figures.ts";
+import type { FleetMember } from "./fleet.ts";
 
-export interface AlertingParts {
+interface AlertingDeps {
   readonly store: Store;
   readonly calendar: Calendar;
   readonly clock: Clock;
   readonly log: Log;
   readonly metrics: Metrics;
   readonly drift: ReturnType<typeof differenceOfDay>;
-  /** Something was put into the outbox. */
-  readonly wakeDelivery: () => void;
-  readonly claim: JobClaim;
+  readonly fleet: FleetMember;
 }
 
-/** Alerts of a running proxy; ended by what owns them, before their delivery. */
-export function startAlerting(
-  { alerts: settings }: Settings,
-  parts: AlertingParts,
-  owned: AsyncDisposableStack,
-): Alerts {
-  const { store, calendar, clock, log, metrics } = parts;
+/** Starts the alerts of a running proxy. Dispose of them before their delivery. */
+export function startAlerting({ alerts: settings }: Settings, deps: AlertingDeps): Alerts {
+  const { store, calendar, clock, log, metrics, fleet } = deps;
   const { ledger, samples, outbox } = store;
-  return owned.use(
-    startAlerts({
-      ledger,
-      samples,
-      outbox,
-      calendar,
-      clock,
-      log,
-      rules: settings,
-      target: settings.webhook === null ? null : alertTarget,
-      newId: randomUUIDv7,
-      names: () => keyNames(store.keys),
-      burnPerHour: () => burnPerHour(ledger, clock.now()),
-      drift: parts.drift,
-      countAlert: metrics.outbox.alert,
-      wakeDelivery: parts.wakeDelivery,
-      claim: parts.claim,
-    }),
-  );
+  const alerts = startAlerts({
+    ledger,
+    samples,
+    outbox,
+    calendar,
+    clock,
+    log,
+    rules: settings,
+    target: settings.webhook === null ? null : alertTarget,
+    newId: randomUUIDv7,
+    names: () => keyNames(store.keys),
+    burnPerHour: () => burnPerHour(ledger, clock.now()),
+    drift: deps.drift,
+    countAlert: metrics.outbox.alert,
+    wakeDelivery: () => fleet.did("queued"),
+    claim: fleet.jobs.of("alerts"),
+  });
+  fleet.on("posted", alerts.spent);
+  return alerts;
 }
 
-/** The events as they are counted, heard by the alerts too. */
-export function heardBy(alerts: Pick<Alerts, "spent" | "refused">, events: Events): Events {
+/** Returns events that the alerts receive too. */
+export function withAlerts(events: Events, alerts: Pick<Alerts, "spent" | "refused">): Events {
   return {
     ...events,
     posted(event) {

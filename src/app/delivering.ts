@@ -2,7 +2,6 @@ import type { Settings } from "../config/settings.ts";
 import type { AddressRule } from "../core/addresses.ts";
 import { startDelivery, type Delivery, type Destination, type NoDestination } from "../jobs/delivery.ts";
 import { signedWith } from "../wire/webhook-signature.ts";
-import type { JobClaim } from "../jobs/job-claims.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
@@ -10,6 +9,7 @@ import type { Message, Outbox } from "../ports/outbox.ts";
 import type { Seal } from "../ports/seal.ts";
 import { openPayload } from "../proxy/task-webhooks.ts";
 import { createWebhookSender } from "../webhook/webhook-sender.ts";
+import type { FleetMember } from "./fleet.ts";
 
 /** The one target of alerts. */
 export const alertTarget = "alert webhook";
@@ -19,34 +19,33 @@ export function taskWebhookRule({ webhook }: Settings): AddressRule {
   return webhook.private ? "administrator" : "strict";
 }
 
-/** The outbox's delivery of a running proxy, ended by what owns it. */
+/** Starts the delivery of a running proxy's outbox. */
 export function startDelivering(
   settings: Settings,
-  parts: {
+  deps: {
     readonly outbox: Outbox;
     readonly seal: Seal;
     readonly clock: Clock;
     readonly log: Log;
     readonly metrics: Metrics;
-    readonly claim: JobClaim;
+    readonly fleet: FleetMember;
   },
-  owned: AsyncDisposableStack,
 ): Delivery {
-  const { outbox, seal, clock, log, metrics, claim } = parts;
+  const { outbox, seal, clock, log, metrics, fleet } = deps;
   const destinationOf = async (message: Message): Promise<Destination | NoDestination> =>
     message.kind === "alert" ? alertDestination(settings, message) : taskDestination(settings, seal, message);
-  return owned.use(
-    startDelivery({
-      outbox,
-      clock,
-      log,
-      destinationOf,
-      sender: createWebhookSender({ clock }),
-      random: Math.random,
-      countResult: metrics.outbox.delivery,
-      claim,
-    }),
-  );
+  const delivery = startDelivery({
+    outbox,
+    clock,
+    log,
+    destinationOf,
+    sender: createWebhookSender({ clock }),
+    random: Math.random,
+    countResult: metrics.outbox.delivery,
+    claim: fleet.jobs.of("deliveries"),
+  });
+  fleet.on("queued", delivery.wake);
+  return delivery;
 }
 
 function alertDestination(

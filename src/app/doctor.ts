@@ -29,7 +29,7 @@ import {
 } from "../reporting/doctor.ts";
 import { isTimeZone } from "../time/calendar.ts";
 import { isObject, parseJson } from "../wire/json.ts";
-import { workerCount } from "./workers/count.ts";
+import { workerCount } from "./workers/settings.ts";
 import { examineFile, examinePermissions } from "./doctor-files.ts";
 import { examineServer } from "./doctor-server.ts";
 import { shippedPrices } from "./package.ts";

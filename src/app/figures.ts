@@ -26,31 +26,34 @@ export function differenceOfDay({ ledger, samples }: Store["figures"]): () => Pr
   };
 }
 
-/** As long as a database does not answer, what else there is to know is worth a scrape all the same. */
-export async function unlessUnavailable<T>(figures: Promise<T>): Promise<T | null> {
+interface FigureSources {
+  readonly at: number;
+  readonly spend: (at: number) => Promise<LedgerFigures["spend"]>;
+  readonly difference: () => Promise<LedgerFigures["reconciliation"]>;
+}
+
+type FigureStore = Pick<Store, "ledger" | "keys" | "outbox" | "tasks">;
+
+/** Returns the ledger's figures for a scrape; null while the database does not answer. */
+export async function ledgerFigures(store: FigureStore, sources: FigureSources): Promise<LedgerFigures | null> {
   try {
-    return await figures;
+    return await readFigures(store, sources);
   } catch (error) {
     if (!(error instanceof LedgerUnavailable)) throw error;
     return null;
   }
 }
 
-/** What a scrape shows of the ledger: budgets by their users' names, spend by team, holds that are not settled. */
-export async function ledgerFigures(
-  { ledger, keys, outbox, tasks }: Pick<Store, "ledger" | "keys" | "outbox" | "tasks">,
-  at: number,
-  also: {
-    readonly spend: (at: number) => Promise<LedgerFigures["spend"]>;
-    readonly difference: () => Promise<LedgerFigures["reconciliation"]>;
-  },
+async function readFigures(
+  { ledger, keys, outbox, tasks }: FigureStore,
+  { at, spend: spendAt, difference }: FigureSources,
 ): Promise<LedgerFigures> {
   const [windows, pending, allKeys, spend, reconciliation, outboxWaiting, runningTasks] = await Promise.all([
     ledger.windows(at),
     ledger.pending(),
     keys.list(),
-    also.spend(at),
-    also.difference(),
+    spendAt(at),
+    difference(),
     outbox.waiting(),
     tasks.runningTasks(),
   ]);

@@ -7,10 +7,10 @@ import type { Log } from "../ports/log.ts";
 import type { PeerUsage } from "../proxy/process-limiter.ts";
 import { peerUsageOf } from "../proxy/peer-usage.ts";
 
-/** What `/readyz` says of the other proxies. */
+/** The other proxies, as `/readyz` shows them. */
 export interface PeersStanding {
   readonly live: number;
-  /** The content ids of their prices that are not this proxy's. */
+  /** Content ids of their prices that differ from this proxy's. */
   readonly otherCatalogues: readonly string[];
 }
 
@@ -19,12 +19,12 @@ export interface FleetMember extends AsyncDisposable {
   readonly jobs: ClaimedJobs;
   /** Undefined where there are no others. */
   readonly peerUsage: PeerUsage | undefined;
-  /** Counts work for the proxy that has the job. */
+  /** Reports work of this proxy to its own listeners at once, and to other proxies with the next beat. */
   did(work: keyof WorkDone): void;
-  /** Begins to tell and to hear. `on`: what other proxies did, or may have left undone. */
-  join(used: () => Readonly<Record<string, LimitUse>>, on: Readonly<Record<keyof WorkDone, () => void>>): void;
-  /** Other prices are in force here. */
-  pricesChanged(): void;
+  /** Calls back after such work, here or in another proxy. */
+  on(work: keyof WorkDone, listener: () => void): void;
+  /** Begins to publish, with the usage of limits that `used` returns, and to receive. */
+  join(used: () => Readonly<Record<string, LimitUse>>): void;
   /** Null where there are no others. */
   standing(): PeersStanding | null;
 }
@@ -32,9 +32,10 @@ export interface FleetMember extends AsyncDisposable {
 interface Prices {
   readonly current: { readonly digest: string };
   reload(): Promise<void>;
+  onTaken(listener: () => void): void;
 }
 
-interface MemberParts {
+interface MemberDeps {
   readonly fleet: Fleet | null;
   readonly clock: Clock;
   readonly log: Log;
@@ -42,21 +43,26 @@ interface MemberParts {
   readonly prices: Prices;
 }
 
-/** While prices are rolled out proxies differ for a moment; what lasts longer is told. Milliseconds. */
+/** Proxies differ for a moment while prices are rolled out; a longer difference is logged. Milliseconds. */
 const differsQuietMs = 5_000;
 
 const jobOf = { queued: "deliveries", tasks: "tasks" } as const;
 
-export function fleetMember(parts: MemberParts): FleetMember {
-  const { fleet, clock, prices } = parts;
-  const jobs = claimJobs({ claims: fleet?.claims ?? null, clock, log: parts.log });
+export function fleetMember(deps: MemberDeps): FleetMember {
+  const { fleet, clock, log, gauges, prices } = deps;
+  const jobs = claimJobs({ claims: fleet?.claims ?? null, clock, log });
+  gauges.showJobs((job) => jobs.of(job).isMine());
+  const listeners: Record<keyof WorkDone, (() => void)[]> = { posted: [], queued: [], tasks: [] };
+  const notify = (work: keyof WorkDone): void => {
+    for (const listener of listeners[work]) listener();
+  };
+  const own = { jobs, on: (work: keyof WorkDone, listener: () => void) => void listeners[work].push(listener) };
   if (fleet === null) {
     return {
-      jobs,
+      ...own,
       peerUsage: undefined,
-      did() {},
+      did: notify,
       join() {},
-      pricesChanged() {},
       standing: () => null,
       [Symbol.asyncDispose]: () => jobs[Symbol.asyncDispose](),
     };
@@ -64,22 +70,22 @@ export function fleetMember(parts: MemberParts): FleetMember {
   const { peers } = fleet;
   const done = { posted: 0, queued: 0, tasks: 0 };
   const standing = () => standingOf(peers, prices);
-  const seePrices = followPrices(parts, standing);
-  const stops: (() => void)[] = [peers.onBeat(seePrices)];
+  const stops: (() => void)[] = [peers.onBeat(followPrices(deps, standing))];
+  prices.onTaken(() => peers.beatNow());
   return {
-    jobs,
+    ...own,
     peerUsage: peerUsageOf(peers),
     did(work) {
       done[work]++;
-      // Somebody waits for messages and tasks; what was spent is told of by the next beat.
+      // A client waits for messages and tasks; posted charges are reported with the next beat.
       const isElsewhere = work === "posted" ? false : !jobs.of(jobOf[work]).isMine();
       if (isElsewhere) peers.beatNow();
+      notify(work);
     },
-    join(used, on) {
+    join(used) {
       peers.tell(() => ({ catalogue: prices.current.digest, used: used(), done: { ...done } }));
-      stops.push(peers.onBeat(followWork(peers, on)));
+      stops.push(peers.onBeat(followWork(peers, notify)));
     },
-    pricesChanged: () => peers.beatNow(),
     standing,
     async [Symbol.asyncDispose]() {
       for (const stop of stops) stop();
@@ -95,39 +101,39 @@ function standingOf(peers: Peers, prices: Prices): PeersStanding {
   return { live: live.length, otherCatalogues: [...theirs].sort() };
 }
 
-/** Reads the price files again when a peer has others than were known, and says so where they stay apart. */
-function followPrices({ clock, log, gauges, prices }: MemberParts, standing: () => PeersStanding): () => void {
+/** Reads the price files again when a peer has new prices, and logs a difference that lasts. */
+function followPrices({ clock, log, gauges, prices }: MemberDeps, standing: () => PeersStanding): () => void {
   let known = new Set<string>();
-  let apart: { readonly since: number; told: boolean } | null = null;
+  let apart: { readonly since: number; isLogged: boolean } | null = null;
   return () => {
     const { live, otherCatalogues } = standing();
-    gauges.heard(live, otherCatalogues.length > 0);
+    gauges.onBeat(live, otherCatalogues.length > 0);
     if (otherCatalogues.some((digest) => !known.has(digest))) void prices.reload();
     const { digest } = prices.current;
     // With its own: a peer that still has what was in force here has nothing new.
     known = new Set([...otherCatalogues, digest]);
     if (otherCatalogues.length === 0) {
-      if (apart?.told === true) log.info({ digest }, "all proxies of this ledger have the same prices again");
+      if (apart?.isLogged === true) log.info({ digest }, "all proxies of this ledger have the same prices again");
       apart = null;
       return;
     }
-    apart ??= { since: clock.monotonic(), told: false };
-    if (apart.told || clock.monotonic() - apart.since < differsQuietMs) return;
-    apart.told = true;
+    apart ??= { since: clock.monotonic(), isLogged: false };
+    if (apart.isLogged || clock.monotonic() - apart.since < differsQuietMs) return;
+    apart.isLogged = true;
     log.warn({ digest, others: otherCatalogues }, "other proxies of this ledger have other prices in force");
   };
 }
 
-/** Passes on what peers did since the last beat; one that came or went may have done, or left, anything. */
-function followWork(peers: Peers, on: Readonly<Record<keyof WorkDone, () => void>>): () => void {
+/** Notifies of work that peers did since the last beat. A peer that came or went may have done, or left, anything. */
+function followWork(peers: Peers, notify: (work: keyof WorkDone) => void): () => void {
   let known = new Map<number, WorkDone>();
   return () => {
     const now = new Map(
       peers.live().flatMap(({ epoch, news }) => (news === null ? [] : [[epoch, news.done] as const])),
     );
-    const isNewCompany = now.size !== known.size || [...now.keys()].some((epoch) => !known.has(epoch));
+    const haveChanged = now.size !== known.size || [...now.keys()].some((epoch) => !known.has(epoch));
     for (const work of ["posted", "queued", "tasks"] as const) {
-      if (isNewCompany || [...now].some(([epoch, done]) => done[work] !== known.get(epoch)?.[work])) on[work]();
+      if (haveChanged || [...now].some(([epoch, done]) => done[work] !== known.get(epoch)?.[work])) notify(work);
     }
     known = now;
   };

@@ -29,8 +29,8 @@ export class GatewayWatch {
     this.#startedAt = clock.now();
   }
 
-  /** The events, heard by this too. */
-  hears(events: Events): Events {
+  /** Returns events that this receives too. */
+  watching(events: Events): Events {
     return {
       ...events,
       requestEnded: (event) => {

@@ -31,7 +31,7 @@ export type FrontResult =
   /** One sentence. */
   | { readonly ok: false; readonly problem: string };
 
-export interface HttpFrontParts {
+export interface HttpFrontDeps {
   readonly routes: readonly Route[];
   readonly events: Events;
   readonly log: Log;
@@ -55,7 +55,7 @@ export const lastWordsMs = 1_000;
 const stuckMs = 1_000;
 
 /** Answers requests in this process, which listens for them itself. */
-export async function openHttpFront(settings: Pick<Settings, "listen">, parts: HttpFrontParts): Promise<FrontResult> {
+export async function openHttpFront(settings: Pick<Settings, "listen">, parts: HttpFrontDeps): Promise<FrontResult> {
   const { server, ...ending } = buildHttpFront(settings, parts);
   const listening = await listen(server, settings.listen);
   return listening.ok ? { ok: true, front: { url: listening.url, ...ending } } : listening;
@@ -64,7 +64,7 @@ export async function openHttpFront(settings: Pick<Settings, "listen">, parts: H
 /** A server that answers requests, and its end; wherever its connections come from. */
 export function buildHttpFront(
   { listen: settings }: Pick<Settings, "listen">,
-  parts: HttpFrontParts,
+  parts: HttpFrontDeps,
 ): Pick<Front, "drain" | "cutOff"> & { readonly server: HttpServer } {
   const { events, clock, work, stopForwarding, gateway } = parts;
   const app: RequestListener = createHttpApp({
@@ -116,7 +116,7 @@ export async function settledOrStuck({
   work,
   clock,
   isLedgerWritable,
-}: Pick<HttpFrontParts, "work" | "clock" | "isLedgerWritable">): Promise<void> {
+}: Pick<HttpFrontDeps, "work" | "clock" | "isLedgerWritable">): Promise<void> {
   for (;;) {
     const isDone = await Promise.race([work.done().then(() => true), pause(clock, stuckMs).then(() => false)]);
     if (isDone || !(await isLedgerWritable())) return;

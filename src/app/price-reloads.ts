@@ -5,8 +5,8 @@ import type { Log } from "../ports/log.ts";
 /** Faults that one refusal logs at most: `farebox prices check` lists all. */
 const faultsLoggedMax = 20;
 
-/** Logs and counts what became of price files that were read again. */
-export function tellReload(
+/** Logs and counts the result of reading the price files again. */
+export function logReload(
   reload: Reload,
   to: { readonly log: Log; readonly count: PriceReloads; readonly at: number },
 ): void {

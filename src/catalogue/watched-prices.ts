@@ -58,6 +58,7 @@ export class WatchedPrices implements Disposable {
   #watcher: FSWatcher | null = null;
   /** Read all files in the next check, the shipped ones too, even if none seems to have changed. */
   #isForced = false;
+  readonly #listeners: (() => void)[] = [];
 
   constructor(options: WatchOptions, current: LoadedCatalogue, read: PriceTexts & { readonly ok: true }) {
     this.#options = options;
@@ -76,6 +77,11 @@ export class WatchedPrices implements Disposable {
 
   get current(): LoadedCatalogue {
     return this.#current;
+  }
+
+  /** Calls back whenever other prices are in force. */
+  onTaken(listener: () => void): void {
+    this.#listeners.push(listener);
   }
 
   /** Reads all files, the shipped ones too, whether or not one seems to have changed. Resolves when that is done. */
@@ -104,6 +110,7 @@ export class WatchedPrices implements Disposable {
     // The folder itself may be another one now.
     this.#watchFolder();
     this.#options.onReload(reload);
+    if (reload.kind === "taken") for (const listener of this.#listeners) listener();
   }
 
   #hasEnded(): boolean {

@@ -3,7 +3,6 @@ import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 import { accountGauges } from "./account-gauges.ts";
 import { chargeMetrics } from "./charge-metrics.ts";
-import type { JobName } from "../ports/fleet.ts";
 import type { Format } from "./family.ts";
 import { fleetGauges, type FleetGauges } from "./fleet-gauges.ts";
 import { genAiMetrics } from "./genai-metrics.ts";
@@ -29,7 +28,9 @@ export interface Metrics {
   readonly fleet: FleetGauges;
   /** Requests and streams have ended with the process that they were in. */
   readonly lost: (requests: number, streams: number) => void;
-  /** Has each page show the processes of workers too. They are asked first: by then, all that happened in them is told. */
+  /** Has each page show these figures of the ledger; not while `read` returns null. */
+  showLedger(read: () => Promise<LedgerFigures | null>): void;
+  /** Has each page show the processes of workers too. They are asked first: their answers follow all their events. */
   showWorkers(read: (() => Promise<WorkerProcesses>) | null): void;
   /** The page of everything, with the ledger's gauges as of now. OpenMetrics has exemplars with request ids. */
   scrape(format: Format): Promise<{ readonly contentType: string; readonly text: string }>;
@@ -47,16 +48,13 @@ export interface MetricsOptions {
   readonly clock: Clock;
   /** When the prices in force at the start were read, milliseconds since 1970 UTC. */
   readonly pricesLoadedAt: number;
-  /** The figures of the ledger, asked for at each scrape; null while it does not answer, when the page goes without them. */
-  readonly figures: () => Promise<LedgerFigures | null>;
-  /** Whether this proxy does a job, asked at each scrape; every one unless given. */
-  readonly does?: (job: JobName) => boolean;
 }
 
 export function createMetrics(options: MetricsOptions): Metrics {
   const registry = new Registry();
   const registers = [registry];
   const ownProcess = createProcessMetrics();
+  let readLedger = async (): Promise<LedgerFigures | null> => null;
   let readWorkers: (() => Promise<WorkerProcesses>) | null = null;
   const build = new Gauge({
     name: "farebox_build_info",
@@ -92,13 +90,14 @@ export function createMetrics(options: MetricsOptions): Metrics {
     },
     priceReloads: priceReloads(registers, options.pricesLoadedAt),
     outbox: outboxCounts(registers),
-    fleet: fleetGauges(registers, options.does ?? (() => true)),
+    fleet: fleetGauges(registers),
     lost: requests.lost,
+    showLedger: (read) => (readLedger = read),
     showWorkers: (read) => (readWorkers = read),
     async scrape(format) {
       const workers = readWorkers === null ? null : await readWorkers();
       // The ledger is asked by another thread while the rest is written.
-      const [figures, page] = await Promise.all([options.figures(), writePage(format, workers)]);
+      const [figures, page] = await Promise.all([readLedger(), writePage(format, workers)]);
       if (figures !== null) for (const family of ledgerGauges(figures, names)) await page.add(family);
       return { contentType: contentTypes[format], text: page.text() };
     },

@@ -1,14 +1,14 @@
 import type { BodyMemory } from "../../http/body.ts";
-import type { PrimaryLink } from "./worker-link.ts";
+import type { PrimaryLink } from "./protocol.ts";
 
-/** So much a worker keeps at most that nobody uses, so that small bodies need not ask. Bytes. */
+/** Most unused memory that a worker keeps, so that small bodies need no call. Bytes. */
 const spareBytesMax = 1024 ** 2;
-/** All workers together keep at most this share of the whole unused. */
+/** All workers together keep at most this fraction of the whole unused: 1/8. */
 const spareShare = 8;
 
 /**
- * A worker's part of the memory for bodies, which is lent by the primary. What all workers have is never more than there is;
- * what is lent and not used goes back.
+ * A worker's part of the memory for bodies, acquired from the primary. All workers together never have more than there is;
+ * a worker releases what it does not use.
  */
 export class LentBodyMemory implements BodyMemory {
   readonly #link: PrimaryLink;
@@ -22,7 +22,7 @@ export class LentBodyMemory implements BodyMemory {
   }
 
   take(bytes: number): boolean | Promise<boolean> {
-    if (this.#used + bytes > this.#lent) return this.#borrow(bytes);
+    if (this.#used + bytes > this.#lent) return this.#acquire(bytes);
     this.#used += bytes;
     return true;
   }
@@ -30,16 +30,16 @@ export class LentBodyMemory implements BodyMemory {
   give(bytes: number): void {
     this.#used -= bytes;
     const surplus = this.#lent - this.#used - this.#spareBytes;
-    // Not for every small body: half of what is spare may come and go.
+    // Not for every small body: half of the spare memory may be used and freed without a call.
     if (surplus <= this.#spareBytes / 2) return;
     this.#lent -= surplus;
-    this.#link.tell("giveBack", surplus);
+    this.#link.notify("release", surplus);
   }
 
-  async #borrow(bytes: number): Promise<boolean> {
-    const lent = await this.#link.ask("borrow", { needed: bytes, wanted: bytes + this.#spareBytes });
+  async #acquire(bytes: number): Promise<boolean> {
+    const lent = await this.#link.ask("acquire", { needed: bytes, wanted: bytes + this.#spareBytes });
     this.#lent += lent;
-    // Where there was no room, something may have become free here meanwhile.
+    // Without room there, some may have been freed here meanwhile.
     if (this.#used + bytes > this.#lent) return false;
     this.#used += bytes;
     return true;

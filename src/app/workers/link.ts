@@ -1,23 +1,23 @@
 import { LedgerUnavailable } from "../../ports/ledger.ts";
 
-/** What may be asked over a line: by name, what is given and what is answered. Both are data that can be cloned. */
+/** Calls over a line by their names. What is given and what is answered are data that can be cloned. */
 export type Calls<C> = { readonly [Name in keyof C]: (given: never) => unknown };
 
-/** Answers to what the other end asks. */
+/** Handlers of the other end's calls. */
 export type Handlers<C extends Calls<C>> = {
   readonly [Name in keyof C]: (
     given: Parameters<C[Name]>[0],
   ) => ReturnType<C[Name]> | Promise<Awaited<ReturnType<C[Name]>>>;
 };
 
-/** Several of these cross together; each object costs time, so they are flat. */
+/** A part of a message. It is flat because each object costs time. */
 type Packet =
-  /** A number for the answer, or 0 where none is wanted. */
+  /** `number` is 0 where no answer is wanted. */
   | readonly [kind: "ask", number: number, name: string, given: unknown]
   | readonly [kind: "answer", number: number, answer: unknown]
   | readonly [kind: "failed", number: number, message: string, isLedgerUnavailable: boolean];
 
-/** The other end is gone: nothing more comes from there. */
+/** Thrown after the other end has closed. */
 export class LinkClosed extends Error {}
 
 interface Waiting {
@@ -26,8 +26,8 @@ interface Waiting {
 }
 
 /**
- * One end of the line between a primary process and a worker. What one turn of the event loop says crosses as one message.
- * Messages come in the order in which they were sent; their answers in any.
+ * One end of the line between a primary process and a worker. Calls of one turn of the event loop are sent as one message.
+ * Messages arrive in the order in which they were sent; their answers in any.
  */
 export class Link<Theirs extends Calls<Theirs>, Ours extends Calls<Ours>> {
   readonly #send: (packets: readonly Packet[]) => void;
@@ -37,13 +37,13 @@ export class Link<Theirs extends Calls<Theirs>, Ours extends Calls<Ours>> {
   #outgoing: Packet[] = [];
   #isClosed = false;
 
-  /** `send` carries one message to the other end, whose `receive` it is given to. */
+  /** `send` takes one message to `receive` of the other end. */
   constructor(send: (message: readonly unknown[]) => void, handlers: Handlers<Ours>) {
     this.#send = send;
     this.#handlers = handlers;
   }
 
-  /** Rejects with what the other end said went wrong, or `LinkClosed`. */
+  /** Rejects with the other end's error, or `LinkClosed`. */
   ask<N extends keyof Theirs & string>(
     name: N,
     given: Parameters<Theirs[N]>[0],
@@ -56,8 +56,8 @@ export class Link<Theirs extends Calls<Theirs>, Ours extends Calls<Ours>> {
     });
   }
 
-  /** As `ask`, where nobody waits for an answer. */
-  tell<N extends keyof Theirs & string>(name: N, given: Parameters<Theirs[N]>[0]): void {
+  /** Like `ask`, without an answer. */
+  notify<N extends keyof Theirs & string>(name: N, given: Parameters<Theirs[N]>[0]): void {
     if (!this.#isClosed) this.#put(["ask", 0, name, given]);
   }
 
@@ -68,7 +68,7 @@ export class Link<Theirs extends Calls<Theirs>, Ours extends Calls<Ours>> {
     }
   }
 
-  /** The other end has gone: whatever waits for it is told so. */
+  /** Rejects every call that waits for the other end, which has gone. */
   close(): void {
     this.#isClosed = true;
     this.#outgoing = [];
@@ -81,7 +81,7 @@ export class Link<Theirs extends Calls<Theirs>, Ours extends Calls<Ours>> {
       const answer = await (this.#handlers as Readonly<Record<string, (given: unknown) => unknown>>)[name]?.(given);
       if (number !== 0) this.#put(["answer", number, answer]);
     } catch (error) {
-      // Where nobody waits, a handler tells of its own faults.
+      // Where no one waits, a handler reports its own errors.
       if (number !== 0)
         this.#put([
           "failed",

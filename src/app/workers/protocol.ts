@@ -10,6 +10,7 @@ import type { Authenticated } from "../../proxy/authenticate.ts";
 import type { Claimed, TaskClaim } from "../../proxy/task-ownership.ts";
 import type { Summary } from "../../proxy/handler.ts";
 import type { Route } from "../../http/http-app.ts";
+import type { Link } from "./link.ts";
 import type {
   ExtendCommand,
   HoldCommand,
@@ -21,17 +22,23 @@ import type {
 } from "../../store/commands.ts";
 
 /*
- * What crosses between the primary process of a proxy and its workers. The primary has whatever there must be one of: the
- * ledger, the limits, the jobs, the sessions, the counters. A worker has connections of clients and of the gateway.
+ * The calls between the primary process of a proxy and its workers. The primary has everything of which there must be one:
+ * the ledger, the limits, the jobs, the sessions, the counters. A worker has connections of clients and of the gateway.
  */
 
-/** What a worker asks of the primary. */
+/** A worker's end of the line. */
+export type PrimaryLink = Link<PrimaryCalls, WorkerCalls>;
+
+/** The primary's end of the line to one worker. */
+export type WorkerLink = Link<WorkerCalls, PrimaryCalls>;
+
+/** Calls of a worker to the primary. */
 export interface PrimaryCalls {
-  /** The first thing that a worker says. */
+  /** The first call of a worker. */
   hello(given: null): Start;
-  /** It can answer requests from now on. */
+  /** The worker can answer requests from now on. */
   ready(given: null): void;
-  /** The connection that it was handed last is its own now. */
+  /** The worker has taken the connection that was sent last. */
   took(given: null): void;
 
   command(given: RequestCommand): Outcome;
@@ -41,66 +48,66 @@ export interface PrimaryCalls {
   session(id: string): RunSession | undefined;
   sessionSecret(given: null): string;
 
-  /** `id`: the worker's own number for the place. */
+  /** `id`: the worker's own number for the slot. */
   enter(given: {
     readonly id: number;
     readonly who: Authenticated;
-  }): PlaceReply<{ readonly refusal: Refusal | null; readonly countsTokens: boolean }>;
-  reserve(given: { readonly id: number; readonly tokens: number }): PlaceReply<{ readonly fits: boolean }>;
+  }): SlotReply<{ readonly refusal: Refusal | null; readonly countsTokens: boolean }>;
+  reserve(given: { readonly id: number; readonly tokens: number }): SlotReply<{ readonly fits: boolean }>;
   reserveOrRefuse(given: {
     readonly id: number;
     readonly tokens: number;
     readonly exact: boolean;
-  }): PlaceReply<{ readonly refusal: Refusal | null }>;
+  }): SlotReply<{ readonly refusal: Refusal | null }>;
   settleTokens(given: { readonly id: number; readonly used: number | null }): void;
   cancel(given: { readonly id: number }): void;
   leave(given: { readonly id: number }): void;
 
   belowFloor(given: null): Refusal | null;
-  /** The id of the key that made a task; undefined for a task that the ledger does not know. */
+  /** Returns the id of the key that created a task; undefined for a task that is not in the ledger. */
   taskOwner(taskId: string): string | undefined;
   claimTask(claim: TaskClaim): Claimed;
-  /** Memory for bodies: answers with what is lent, at least `needed` bytes and at most `wanted`; 0 where there is no room. */
-  borrow(given: { readonly needed: number; readonly wanted: number }): number;
-  giveBack(bytes: number): void;
+  /** Acquires memory for bodies. Returns from `needed` to `wanted` bytes; 0 where there is no room. */
+  acquire(given: { readonly needed: number; readonly wanted: number }): number;
+  release(bytes: number): void;
 
   event(given: EventCall): void;
-  /** A request of a path that the primary answers itself. */
+  /** Answers a request of a path that the primary serves. */
   answer(given: RoutedRequest): RoutedAnswer;
-  /** The client of such a request has gone. */
+  /** The client of such a request has disconnected. */
   clientGone(id: string): void;
 }
 
-/** What the primary asks of a worker. */
+/** Calls of the primary to a worker. */
 export interface WorkerCalls {
-  /** Keys, teams, budgets or settings have changed. Answered when nothing outdated is remembered any more. */
+  /** Keys, teams, budgets or settings have changed. Answered when the worker has dropped all outdated values. */
   changed(given: null): void;
   prices(parts: CatalogueData): void;
   /** Answered when every request is settled; then the worker may end. */
   drain(given: null): void;
-  /** As a drain, at once. */
+  /** Like `drain`, at once. */
   cutOff(given: null): void;
-  /** The body of a request that the primary answers; it is kept until that is done. */
+  /** Returns the body of a request that the primary answers; it is kept until the answer. */
   readBody(given: { readonly id: string; readonly limitBytes: number | null }): RoutedBody;
-  /** All that was told before has come when this is answered. */
+  /** The answer comes after all earlier events. */
   metrics(given: null): readonly ProcessMetric[];
 }
 
 export interface Start {
-  /** Secrets as `packed` has them. */
+  /** Packed by `packSettings`. */
   readonly settings: unknown;
   readonly prices: CatalogueData;
   /** All of the proxy's, in their order. */
   readonly routes: readonly Pick<Route, "method" | "path">[];
-  /** From 1; that of a worker that died is given again. */
+  /** From 1. A replacement has the number of the worker that died. */
   readonly number: number;
   readonly workers: number;
 }
 
-/** With what is left of the limits as of now, for the answer's headers. */
-export type PlaceReply<Reply> = Reply & { readonly headers: HeaderList };
+/** `headers`: the present remainders of the limits, for the response. */
+export type SlotReply<Reply> = Reply & { readonly headers: HeaderList };
 
-/** What the path of a request asks of the ledger. */
+/** Commands of the request path to the ledger. */
 export type RequestCommand = HoldCommand | ExtendCommand | PostCommand | VoidCommand | WrittenCommand | StreamsCommand;
 
 type EventNames =
@@ -111,16 +118,16 @@ type EventNames =
   | "unknownFields"
   | "streamBurst"
   | "posted";
-/** The events of requests that a worker tells of. */
+/** Events of requests in a worker. */
 export type EventCall = {
   readonly [Name in EventNames]: readonly [name: Name, given: Parameters<Events[Name]>[0]];
 }[EventNames];
 
 export interface RoutedRequest {
-  /** Its place among the routes. */
+  /** Index of its route. */
   readonly route: number;
   readonly id: string;
-  /** How long ago it arrived. Milliseconds. */
+  /** Time since it arrived. Milliseconds. */
   readonly ageMs: number;
   readonly method: string;
   readonly path: string;
@@ -148,11 +155,11 @@ export type RoutedAnswer = { readonly summary: Summary } & (
       readonly headers: HeaderList;
       readonly replaced: ReplacedHeaders | null;
     }
-  /** Nothing was answered, as to a client that has gone. */
+  /** Nothing was answered: the client had disconnected. */
   | { readonly kind: "none" }
 );
 
-/** Headers that take the place of all others with this prefix. */
+/** Headers that replace all others with this prefix. */
 export interface ReplacedHeaders {
   readonly prefix: string;
   readonly headers: HeaderList;

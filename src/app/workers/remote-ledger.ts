@@ -5,10 +5,9 @@ import type { TeamStore } from "../../ports/team-store.ts";
 import type { Command } from "../../store/commands.ts";
 import { QueuedCharges } from "../../store/queued/charges.ts";
 import type { Answer, CommandSink } from "../../store/queue.ts";
-import type { RequestCommand } from "./protocol.ts";
-import type { PrimaryLink } from "./worker-link.ts";
+import type { PrimaryLink, RequestCommand } from "./protocol.ts";
 
-/** What the path of a request writes, sent to the primary, where the commands of all workers share transactions. */
+/** Creates a ledger that sends commands of requests to the primary, where those of all workers share transactions. */
 export function createRemoteLedger(link: PrimaryLink): ChargeLedger {
   const sink: CommandSink = {
     async submit<C extends Command>(command: C): Promise<Answer<C>> {
@@ -21,7 +20,7 @@ export function createRemoteLedger(link: PrimaryLink): ChargeLedger {
   return new QueuedCharges(sink);
 }
 
-/** Who has which key: remembered by a worker's keyring, so that the primary is asked once. */
+/** Creates stores that ask the primary. A worker's keyring remembers their answers. */
 export function remoteKeys(link: PrimaryLink): {
   readonly keys: Pick<KeyStore, "findById">;
   readonly teams: Pick<TeamStore, "find">;

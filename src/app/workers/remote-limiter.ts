@@ -2,18 +2,17 @@ import type { Refusal } from "../../core/refusals.ts";
 import type { HeaderList } from "../../ports/exchange.ts";
 import { unlimited, type Entry, type Limiter, type Slot } from "../../proxy/limits.ts";
 import { isLimited } from "../../proxy/process-limiter.ts";
-import type { PlaceReply } from "./protocol.ts";
-import type { PrimaryLink } from "./worker-link.ts";
+import type { PrimaryLink, SlotReply } from "./protocol.ts";
 
 const free: Entry = { ok: true, slot: unlimited };
 
-/** The limits of keys and teams, counted by the primary for all workers. It is asked about those alone that have any. */
+/** Creates a limiter that asks the primary, which counts for all workers. Without limits there is no call. */
 export function createRemoteLimiter(link: PrimaryLink): Pick<Limiter, "enter"> {
-  let places = 0;
+  let slots = 0;
   return {
     enter(who) {
       if (!isLimited(who.key?.limits) && !isLimited(who.team?.limits)) return free;
-      const id = ++places;
+      const id = ++slots;
       return link
         .ask("enter", { id, who })
         .then(({ refusal, countsTokens, headers }): Entry =>
@@ -48,22 +47,22 @@ class RemoteSlot implements Slot {
   }
 
   settleTokens(used: number | null): void {
-    this.#link.tell("settleTokens", { id: this.#id, used });
+    this.#link.notify("settleTokens", { id: this.#id, used });
   }
 
   cancel(): void {
-    this.#link.tell("cancel", { id: this.#id });
+    this.#link.notify("cancel", { id: this.#id });
   }
 
   leave(): void {
-    this.#link.tell("leave", { id: this.#id });
+    this.#link.notify("leave", { id: this.#id });
   }
 
   headers(): HeaderList {
     return this.#headers;
   }
 
-  #noted<Reply>(reply: PlaceReply<Reply>): Reply {
+  #noted<Reply>(reply: SlotReply<Reply>): Reply {
     this.#headers = reply.headers;
     return reply;
   }

@@ -4,15 +4,14 @@ import type { Clock } from "../../ports/clock.ts";
 import type { BodyOpening, BodyResult, Exchange, HeaderList } from "../../ports/exchange.ts";
 import type { Handler, Summary } from "../../proxy/handler.ts";
 import { refusalAnswer } from "../../wire/refusals.ts";
-import type { ReplacedHeaders, RoutedAnswer, RoutedBody, RoutedRequest } from "./protocol.ts";
-import type { PrimaryLink } from "./worker-link.ts";
+import type { PrimaryLink, ReplacedHeaders, RoutedAnswer, RoutedBody, RoutedRequest } from "./protocol.ts";
 
 /*
- * Requests that the primary answers, whichever worker they came to: whatever is one for all processes (sessions, tasks, the
- * admin API, the metrics) is then as it is in one process. Their answers are whole; what streams, a worker answers itself.
+ * Requests that the primary answers for its workers: sessions, tasks, the admin API, the metrics. They work as in a proxy of
+ * one process. Their responses are whole; a worker answers what streams itself.
  */
 
-/** A worker's side: its requests of other paths than its own. */
+/** A worker's side: its requests of paths that the primary serves. */
 export class RoutedRequests {
   readonly #link: PrimaryLink;
   readonly #clock: Clock;
@@ -23,16 +22,16 @@ export class RoutedRequests {
     this.#clock = clock;
   }
 
-  /** The handler of the primary's route at this place in its list. */
+  /** Returns a handler that asks the primary, whose route has this index. */
   handler(route: number): Handler {
     return async (exchange) => {
       const { id } = exchange;
       const asked = { exchange, release: () => {} };
       this.#exchanges.set(id, asked);
-      exchange.onClientGone(() => this.#link.tell("clientGone", id));
+      exchange.onClientGone(() => this.#link.notify("clientGone", id));
       try {
         const answering = this.#link.ask("answer", requestOf(route, exchange, this.#clock));
-        if (exchange.clientGone) this.#link.tell("clientGone", id);
+        if (exchange.clientGone) this.#link.notify("clientGone", id);
         const answer = await answering;
         give(exchange, answer);
         return answer.summary;
@@ -86,7 +85,7 @@ type Answered =
     }
   | { readonly kind: "refusal"; readonly refusal: Refusal; readonly headers: HeaderList };
 
-/** The primary's side: one request, as the handlers of its routes see it. */
+/** The primary's side: a worker's request as an exchange for the handler of its route. */
 export class RoutedExchange implements Exchange {
   readonly startedAt: number;
   readonly #request: RoutedRequest;
@@ -95,7 +94,7 @@ export class RoutedExchange implements Exchange {
   #answered: Answered | null = null;
   #status: number | null = null;
   #replaced: { readonly prefix: string; readonly headers: () => HeaderList } | null = null;
-  /** As of when the head would have left. */
+  /** As of the moment when the head would have been sent. */
   #replacedThen: ReplacedHeaders | null = null;
   #clientGone = false;
   #onClientGone: () => void = () => {};
@@ -144,7 +143,7 @@ export class RoutedExchange implements Exchange {
     const body = await this.#readBody(limitBytes ?? null);
     if (!body.ok) return body;
     const { buffer, byteOffset, byteLength } = body.bytes;
-    // The worker keeps its room in the memory for bodies until the request is answered.
+    // The worker releases the body's memory when the request is answered.
     return { ok: true, bytes: Buffer.from(buffer as ArrayBuffer, byteOffset, byteLength), release: () => {} };
   }
 
@@ -156,7 +155,7 @@ export class RoutedExchange implements Exchange {
     this.#onClientGone = listener;
   }
 
-  /** Told by the worker, or by its death. */
+  /** The client has disconnected, or the worker has died. */
   leave(): void {
     if (this.#clientGone) return;
     this.#clientGone = true;
@@ -191,7 +190,7 @@ export class RoutedExchange implements Exchange {
     this.#give(refusalAnswer(refusal).status, { kind: "refusal", refusal, headers: extraHeaders });
   }
 
-  /** What goes back to the worker, once the handler is done. */
+  /** Returns the answer for the worker, once the handler is done. */
   result(summary: Summary): RoutedAnswer {
     return this.#answered === null
       ? { kind: "none", summary }
@@ -211,7 +210,7 @@ export class RoutedExchange implements Exchange {
   }
 }
 
-/** Names a route for finding it in another list. */
+/** Returns a name by which a route is found in another list. */
 export function routeName({ method, path }: Pick<Route, "method" | "path">): string {
   return `${method} ${path}`;
 }

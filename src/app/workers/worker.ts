@@ -23,16 +23,15 @@ import { routedPath } from "../tasks.ts";
 import { Work } from "../work.ts";
 import { LentBodyMemory } from "./lent-memory.ts";
 import { Link } from "./link.ts";
-import type { EventCall, PrimaryCalls, Start, WorkerCalls } from "./protocol.ts";
 import { createRemoteLedger, remoteKeys } from "./remote-ledger.ts";
 import { createRemoteLimiter } from "./remote-limiter.ts";
 import { RoutedRequests, routeName } from "./routed-requests.ts";
 import { unpackSettings } from "./settings.ts";
-import type { PrimaryLink } from "./worker-link.ts";
+import type { EventCall, PrimaryCalls, PrimaryLink, Start, WorkerCalls } from "./protocol.ts";
 
-/** Runs a worker until its primary lets it go, or dies. */
+/** Runs a worker until its primary disconnects it, or dies. */
 export async function runWorker(): Promise<void> {
-  // A terminal and a service manager signal all processes of a group: what a worker is to do its primary says.
+  // A terminal and a service manager signal all processes of a group. A worker obeys its primary alone.
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => undefined);
   tuneRuntime();
   const changes = new ChangeListeners();
@@ -53,10 +52,10 @@ export async function runWorker(): Promise<void> {
   );
   process.on("message", (message, connection) => {
     if (Array.isArray(message)) return link.receive(message);
-    link.tell("took", null);
+    link.notify("took", null);
     if (connection instanceof Socket) front?.take(connection);
   });
-  // The primary has let it go, or has died: nobody is left to hold for a request.
+  // The primary has disconnected it, or has died: no one is left to hold for a request.
   process.on("disconnect", () => process.exit());
 
   const start = await link.ask("hello", null);
@@ -65,10 +64,10 @@ export async function runWorker(): Promise<void> {
   routed = new RoutedRequests(link, systemClock());
   const prices = () => catalogue ?? catalogueOf(start.prices);
   front = openFront(unpackSettings(start.settings), start, { link, changes, routed, prices });
-  link.tell("ready", null);
+  link.notify("ready", null);
 }
 
-interface WorkerParts {
+interface FrontDeps {
   readonly link: PrimaryLink;
   readonly changes: ChangeListeners;
   readonly routed: RoutedRequests;
@@ -80,8 +79,8 @@ interface WorkerFront extends Pick<Front, "drain" | "cutOff"> {
   take(connection: Socket): void;
 }
 
-/** Builds what a worker answers requests with: the path of metered requests here, all else at the primary. */
-function openFront(settings: Settings, start: Start, { link, changes, routed, prices }: WorkerParts): WorkerFront {
+/** Builds a worker's server: metered requests are answered here, all others by the primary. */
+function openFront(settings: Settings, start: Start, { link, changes, routed, prices }: FrontDeps): WorkerFront {
   const { address, apiKey } = settings.gateway;
   invariant(address !== null && apiKey !== null, "a primary has a gateway");
   const clock = systemClock();
@@ -134,7 +133,7 @@ function openFront(settings: Settings, start: Start, { link, changes, routed, pr
     stopForwarding: () => forwarder.stopAll(),
     isLedgerWritable: () => link.ask("isLedgerWritable", null).catch(() => false),
   });
-  // Its timeouts begin when it listens, which the primary does for it.
+  // Its timeouts begin with this event. The primary listens for it.
   server.emit("listening");
   const take = (connection: Socket) => {
     server.emit("connection", connection);
@@ -143,21 +142,21 @@ function openFront(settings: Settings, start: Start, { link, changes, routed, pr
   return { ...ending, take };
 }
 
-/** What happens to a worker's requests, told to the primary, where all of it is counted. */
+/** Sends the events of a worker's requests to the primary, which counts them. */
 function remoteEvents(link: PrimaryLink): Events {
-  const tell = (event: EventCall) => link.tell("event", event);
+  const send = (event: EventCall) => link.notify("event", event);
   const elsewhere = (): never => {
-    throw new Error("only the primary tells of this");
+    throw new Error("only the primary has such events");
   };
   return {
-    requestStarted: (kind) => tell(["requestStarted", kind]),
-    requestEnded: (event) => tell(["requestEnded", event]),
+    requestStarted: (kind) => send(["requestStarted", kind]),
+    requestEnded: (event) => send(["requestEnded", event]),
     admitted: ({ key, ...admission }) =>
-      tell(["admitted", { ...admission, key: key && { id: key.id, name: key.name, team: key.team } }]),
-    refused: (refusal) => tell(["refused", refusal]),
-    unknownFields: (event) => tell(["unknownFields", event]),
-    streamBurst: (event) => tell(["streamBurst", event]),
-    posted: (event) => tell(["posted", event]),
+      send(["admitted", { ...admission, key: key && { id: key.id, name: key.name, team: key.team } }]),
+    refused: (refusal) => send(["refused", refusal]),
+    unknownFields: (event) => send(["unknownFields", event]),
+    streamBurst: (event) => send(["streamBurst", event]),
+    posted: (event) => send(["posted", event]),
     adminFailed: elsewhere,
     taskEnded: elsewhere,
     ledgerWrote: elsewhere,

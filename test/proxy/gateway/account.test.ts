@@ -67,7 +67,6 @@ describe("the account record", () => {
       otel: false,
       clock,
       pricesLoadedAt: 0,
-      figures: async () => ({}) as never,
     });
     const account = createAccount({ gateway, clock, events, ttlMs: 60_000, silenceMs: 5_000 });
     const look = async () => {
@@ -114,7 +113,6 @@ describe("the account record", () => {
       otel: false,
       clock,
       pricesLoadedAt: 0,
-      figures: async () => ({}) as never,
     });
     const account = createAccount({ gateway: engine, clock, events, ttlMs: 60_000, silenceMs: 5_000 });
     const looking = account.lookUp();

@@ -39,9 +39,6 @@ beforeAll(async () => {
     keysMax: 1,
     otel: false,
     clock,
-    figures: async () => {
-      throw new Error("not asked for");
-    },
   });
   const server = createHttpServer(
     createHttpApp({

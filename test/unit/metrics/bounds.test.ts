@@ -18,14 +18,15 @@ const noFigures: LedgerFigures = {
 };
 
 function metricsWith(keysMax: number, figures = noFigures) {
-  return createMetrics({
+  const metrics = createMetrics({
     version: "0",
     keysMax,
     otel: false,
     clock: systemClock(),
     pricesLoadedAt: 0,
-    figures: async () => figures,
   });
+  metrics.showLedger(async () => figures);
+  return metrics;
 }
 
 const charge = (name: string, cost: PicoUsd, team: string | null = null) =>

@@ -25,8 +25,8 @@ it("a settlement counts what is in doubt, and names its doubts in the line of on
     otel: false,
     clock: systemClock(),
     pricesLoadedAt: 0,
-    figures: async () => figures,
   });
+  metrics.showLedger(async () => figures);
   const log = heardLog();
   const settle = createSettler({ ledger, events: metrics.events, log });
   const end = async (id: string, outcome: Outcome, hold = usd("1")) => {

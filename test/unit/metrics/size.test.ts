@@ -42,17 +42,17 @@ function busy(otel: boolean) {
     otel,
     clock: systemClock(),
     pricesLoadedAt: 0,
-    figures: async () => ({
-      budgets,
-      pendingHolds: 12,
-      outboxWaiting: 0,
-      runningTasks: countTasks([]),
-      reconciliation: { difference: usd("0"), unexplained: usd("0") },
-      spend: teams.flatMap((team) =>
-        (["day", "month"] as const).map((period) => ({ team, period, spent: usd("999.123456789012") })),
-      ),
-    }),
   });
+  metrics.showLedger(async () => ({
+    budgets,
+    pendingHolds: 12,
+    outboxWaiting: 0,
+    runningTasks: countTasks([]),
+    reconciliation: { difference: usd("0"), unexplained: usd("0") },
+    spend: teams.flatMap((team) =>
+      (["day", "month"] as const).map((period) => ({ team, period, spent: usd("999.123456789012") })),
+    ),
+  }));
   const { events } = metrics;
   keys.forEach((key, index) => {
     for (let step = 0; step < 6; step++) {

@@ -4,9 +4,9 @@ import { fileURLToPath } from "node:url";
 import type { Settings } from "../../config/settings.ts";
 import { BodyAllowance } from "../../http/body.ts";
 import type { ProcessMetric } from "../../metrics/process-metrics.ts";
-import type { Changes } from "../../ports/changes.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { Log } from "../../ports/log.ts";
+import type { QueuedStore } from "../../store/store.ts";
 import {
   lameDuckMs,
   lastWordsMs,
@@ -15,50 +15,47 @@ import {
   settledOrStuck,
   type Front,
   type FrontResult,
-  type HttpFrontParts,
+  type HttpFrontDeps,
 } from "../http-front.ts";
-import { workerCount } from "./count.ts";
-import { WorkerDesk, type DeskParts } from "./desk.ts";
+import { WorkerHandler, type WorkerHandlerDeps } from "./worker-handler.ts";
 import { Link, type Handlers } from "./link.ts";
-import type { PrimaryCalls, Start, WorkerCalls } from "./protocol.ts";
-import { packSettings } from "./settings.ts";
-import type { WorkerLink } from "./worker-link.ts";
+import { packSettings, workerCount } from "./settings.ts";
+import type { PrimaryCalls, Start, WorkerCalls, WorkerLink } from "./protocol.ts";
 
-/** What the workers of a proxy need of its primary process. */
-export interface CrewParts
-  extends Omit<HttpFrontParts, "bodyMemory">, Omit<DeskParts, "bodyMemory" | "changesHeard" | "routes"> {
-  readonly changes: Changes;
-  /** Told of other prices when they come in force. */
+export interface WorkerPoolDeps
+  extends Omit<HttpFrontDeps, "bodyMemory">, Omit<WorkerHandlerDeps, "bodyMemory" | "changesApplied" | "routes"> {
+  readonly store: Pick<QueuedStore, "commands" | "keys" | "teams" | "sessions" | "changes">;
+  /** Calls back whenever other prices are in force. */
   readonly onPrices: (listener: () => void) => void;
 }
 
 /** The worker is a .ts file in a checkout and a .js file in the package. */
 const entry = new URL(import.meta.url.endsWith(".ts") ? "./entry.ts" : "./entry.js", import.meta.url);
 
-/** Workers that end before they are ready, in a row, after which the crew gives up: at the start, and later where none is ready. */
+/** Workers in a row that may end before they are ready. Then the pool fails: at the start, and later if no worker is ready. */
 const failedStartsMax = 3;
-/** Between the deaths of a worker that has only just begun and the next try: this long, and twice as long each time. Milliseconds. */
+/** Pause after the death of a worker that has only just started; it doubles each time. Milliseconds. */
 const firstPauseMs = 100;
 const longestPauseMs = 5_000;
-/** Whoever lived so long is replaced at once. Milliseconds. */
+/** A worker that lived this long is replaced at once. Milliseconds. */
 const soundMs = 10_000;
-/** A worker that is asked for its metrics is waited for this long. Milliseconds. */
+/** Time for a worker to return its metrics. Milliseconds. */
 const metricsMs = 2_000;
-/** Whoever makes a change waits so long for a worker to hear of it: one that hangs keeps nobody waiting. Milliseconds. */
-const heardMs = 1_000;
-/** What a dead worker had said is read within this time. Milliseconds. */
+/** Time for a worker to apply a change; one that hangs delays no one for longer. Milliseconds. */
+const changeMs = 1_000;
+/** Time to read the last messages of a dead worker. Milliseconds. */
 const lastReadMs = 250;
-/** So long before its workers a draining primary is deaf: what it has handed on is taken by then. Milliseconds. */
-const deafMs = 50;
-/** Beyond its time to drain a worker has this long to end, before it is killed. Milliseconds. */
+/** A draining primary stops listening this long before its workers: by then they have taken its last connections. Milliseconds. */
+const handOverMs = 50;
+/** Time for a worker to end after its time to drain, before it is killed. Milliseconds. */
 const endMs = 10_000;
 
-/** Listens, and starts the workers; resolves when all can answer. */
-export async function openCrew(settings: Settings, parts: CrewParts): Promise<FrontResult> {
-  const crew = new Crew(settings, parts);
-  const problem = await crew.start();
-  if (problem === null) return { ok: true, front: crew };
-  await crew.cutOff();
+/** Listens, and starts the workers. Resolves when all can answer. */
+export async function openWorkerPool(settings: Settings, deps: WorkerPoolDeps): Promise<FrontResult> {
+  const pool = new WorkerPool(settings, deps);
+  const problem = await pool.start();
+  if (problem === null) return { ok: true, front: pool };
+  await pool.cutOff();
   return { ok: false, problem };
 }
 
@@ -66,63 +63,63 @@ interface Member {
   readonly number: number;
   readonly worker: Worker;
   readonly link: WorkerLink;
-  readonly desk: WorkerDesk;
+  readonly handler: WorkerHandler;
   readonly startedAt: number;
   isReady: boolean;
-  /** A connection that it was handed and has not taken yet: dead, it loses none. */
+  /** A connection that was sent to it and that it has not taken yet. If it dies, another worker gets it. */
   inTransit: Socket | null;
-  /** Resolves when its process has ended and its last words are heard. */
+  /** Resolves when its process has ended and its last messages are read. */
   readonly ended: Promise<void>;
 }
 
 /** Workers that answer the requests of one proxy. */
-class Crew implements Front {
+class WorkerPool implements Front {
   readonly failed: Promise<string>;
   readonly #fail: (problem: string) => void;
   readonly #settings: Settings;
-  readonly #parts: CrewParts;
+  readonly #deps: WorkerPoolDeps;
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #size: number;
   readonly #bodyMemory: BodyAllowance;
   readonly #members = new Map<number, Member>();
-  /** Connections that no worker has been handed yet. */
+  /** Connections that were sent to no worker yet. */
   readonly #waiting: Socket[] = [];
   readonly #server = createServer({ pauseOnConnect: true, noDelay: true }, (connection) => {
     this.#waiting.push(connection);
     this.#handOut();
   });
-  /** Who is handed the next connection, of those that are free. */
+  /** Index of the next connection's worker, among those that are free. */
   #turn = 0;
   #url = "";
   #failedStarts = 0;
   #quickDeaths = 0;
-  /** Whether all have been ready at the same time. */
+  /** True once all have been ready at the same time. */
   #isReady = false;
   #isEnding = false;
-  #changesHeard: Promise<void> = Promise.resolve();
+  #changesApplied: Promise<void> = Promise.resolve();
   readonly #unlisten: () => void;
 
-  constructor(settings: Settings, parts: CrewParts) {
+  constructor(settings: Settings, deps: WorkerPoolDeps) {
     const failed = Promise.withResolvers<string>();
     this.failed = failed.promise;
     this.#fail = failed.resolve;
     this.#settings = settings;
-    this.#parts = parts;
-    this.#clock = parts.clock;
-    this.#log = parts.log;
+    this.#deps = deps;
+    this.#clock = deps.clock;
+    this.#log = deps.log;
     this.#size = workerCount(settings);
     this.#bodyMemory = new BodyAllowance(settings.listen.bodyMemoryBytesMax);
     cluster.setupPrimary({ exec: fileURLToPath(entry), args: [], serialization: "advanced" });
-    this.#unlisten = parts.changes.onChange(() => this.#spreadChange());
-    parts.onPrices(() => this.#tellAll("prices", parts.catalogue().parts));
+    this.#unlisten = deps.store.changes.onChange(() => this.#spreadChange());
+    deps.onPrices(() => this.#notifyAll("prices", deps.catalogue().parts));
   }
 
   get url(): string {
     return this.#url;
   }
 
-  /** Null when all are ready; else why they never will be. */
+  /** Returns null when all are ready; otherwise the reason why they never will be. */
   async start(): Promise<string | null> {
     const listening = await listen(this.#server, this.#settings.listen);
     if (!listening.ok) return listening.problem;
@@ -134,11 +131,11 @@ class Crew implements Front {
   }
 
   async drain(): Promise<void> {
-    const { work, clock, stopForwarding } = this.#parts;
+    const { work, clock, stopForwarding } = this.#deps;
     this.#isEnding = true;
     const { drainMs } = this.#settings.listen;
     const limitMs = drainMs + lastWordsMs + endMs;
-    this.#clock.after(Math.max(0, Math.min(lameDuckMs, drainMs) - deafMs), () => this.#server.close());
+    this.#clock.after(Math.max(0, Math.min(lameDuckMs, drainMs) - handOverMs), () => this.#server.close());
     await Promise.all([...this.#members.values()].map((member) => this.#end(member, "drain", limitMs)));
     stopForwarding();
     await Promise.race([work.done(), pause(clock, lastWordsMs)]);
@@ -151,9 +148,9 @@ class Crew implements Front {
     this.#server.close();
     await Promise.all([...this.#members.values()].map((member) => this.#end(member, "cutOff", endMs)));
     for (const connection of this.#waiting.splice(0)) connection.destroy();
-    this.#parts.stopForwarding();
-    await this.#parts.gateway[Symbol.asyncDispose]();
-    await settledOrStuck(this.#parts);
+    this.#deps.stopForwarding();
+    await this.#deps.gateway[Symbol.asyncDispose]();
+    await settledOrStuck(this.#deps);
   }
 
   readonly processMetrics = async (): Promise<ReadonlyMap<string, readonly ProcessMetric[]>> => {
@@ -168,7 +165,7 @@ class Crew implements Front {
     return new Map((await Promise.all(asked)).sort(([a], [b]) => Number(a) - Number(b)));
   };
 
-  /** Hands connections on in turn, one at a time to each worker: answers of the ledger would wait behind many. */
+  /** Sends connections to the workers in turn, one at a time to each: answers of the ledger would wait behind many. */
   #handOut(): void {
     for (;;) {
       const free = [...this.#members.values()].filter(({ isReady, inTransit }) => isReady && inTransit === null);
@@ -176,7 +173,7 @@ class Crew implements Front {
       const connection = member && this.#waiting.shift();
       if (member === undefined || connection === undefined) return;
       member.inTransit = connection;
-      // It is kept open here until the worker says that it has it; a worker that dies first leaves it to another.
+      // It is kept open here until the worker has taken it: if that dies first, another worker gets it.
       member.worker.send({ kind: "connection" }, connection, { keepOpen: true }, () => undefined);
     }
   }
@@ -187,7 +184,7 @@ class Crew implements Front {
     this.#handOut();
   }
 
-  /** Starts a worker of this number; resolves when it, or another one in its place, is ready. */
+  /** Keeps a worker of this number running. Resolves when it, or its replacement, is ready. */
   async #keep(number: number): Promise<void> {
     const ready = Promise.withResolvers<void>();
     const begin = (): void => {
@@ -198,7 +195,7 @@ class Crew implements Front {
         if (member.inTransit !== null) this.#waiting.unshift(member.inTransit);
         this.#handOut();
         const pauseMs = this.#pauseAfter(member);
-        this.#parts.work.add(this.#clearAway(member));
+        this.#deps.work.add(this.#clearAway(member));
         if (pauseMs > 0) await pause(this.#clock, pauseMs);
         begin();
       });
@@ -209,7 +206,7 @@ class Crew implements Front {
 
   #fork(number: number, onReady: () => void): Member {
     const worker = cluster.fork();
-    const { desk, link } = this.#connect(worker, number, {
+    const { handler, link } = this.#connect(worker, number, {
       ready: () => {
         member.isReady = true;
         this.#failedStarts = 0;
@@ -223,7 +220,7 @@ class Crew implements Front {
       number,
       worker,
       link,
-      desk,
+      handler,
       startedAt: this.#clock.monotonic(),
       isReady: false,
       inTransit: null,
@@ -233,11 +230,11 @@ class Crew implements Front {
     return member;
   }
 
-  /** The process has ended, and all that it had said is read. */
+  /** Resolves when the process has ended and all its messages are read. */
   async #endOf(worker: Worker): Promise<void> {
     const disconnected = new Promise<void>((resolve) => void worker.once("disconnect", () => resolve()));
     await new Promise<void>((resolve) => void worker.once("exit", () => resolve()));
-    // Node does not always say so of a process that died while a connection was on its way to it.
+    // Node does not always emit "disconnect" for a process that died while a connection was being sent to it.
     await Promise.race([disconnected, pause(this.#clock, lastReadMs)]);
     if (worker.process.connected) worker.process.disconnect();
   }
@@ -245,44 +242,44 @@ class Crew implements Front {
   #connect(
     worker: Worker,
     number: number,
-    told: Pick<Handlers<PrimaryCalls>, "ready" | "took">,
-  ): Pick<Member, "desk" | "link"> {
-    const desk = new WorkerDesk(
-      { ...this.#parts, bodyMemory: this.#bodyMemory, changesHeard: () => this.#changesHeard },
+    own: Pick<Handlers<PrimaryCalls>, "ready" | "took">,
+  ): Pick<Member, "handler" | "link"> {
+    const handler = new WorkerHandler(
+      { ...this.#deps, bodyMemory: this.#bodyMemory, changesApplied: () => this.#changesApplied },
       () => link,
     );
     const link: WorkerLink = new Link<WorkerCalls, PrimaryCalls>(
       (message) => void worker.send(message, () => undefined),
       {
-        ...desk.handlers,
-        ...told,
+        ...handler.handlers,
+        ...own,
         hello: () => this.#startOf(number),
       },
     );
     worker.on("message", (message) => link.receive(message));
-    return { desk, link };
+    return { handler, link };
   }
 
   #startOf(number: number): Start {
-    const routes = this.#parts.routes.map(({ method, path }) => ({ method, path }));
+    const routes = this.#deps.routes.map(({ method, path }) => ({ method, path }));
     return {
       number,
       workers: this.#size,
       routes,
       settings: packSettings(this.#settings),
-      prices: this.#parts.catalogue().parts,
+      prices: this.#deps.catalogue().parts,
     };
   }
 
-  /** How long to wait before another one takes the place of a worker that has ended. Milliseconds. */
+  /** Milliseconds to wait before a worker that has ended is replaced. */
   #pauseAfter({ number, isReady, startedAt, worker }: Member): number {
     if (this.#isEnding) return 0;
     if (!isReady) this.#failedStarts++;
     const isQuick = this.#clock.monotonic() - startedAt < soundMs;
     this.#quickDeaths = isQuick ? this.#quickDeaths + 1 : 0;
     const { exitCode, signalCode } = worker.process;
-    const nobodyIsReady = ![...this.#members.values()].some((other) => other.isReady);
-    if (this.#failedStarts >= failedStartsMax && (nobodyIsReady || !this.#isReady)) {
+    const noneIsReady = ![...this.#members.values()].some((other) => other.isReady);
+    if (this.#failedStarts >= failedStartsMax && (noneIsReady || !this.#isReady)) {
       this.#fail(
         `no worker can be started: ${this.#failedStarts} in a row ended before they were ready, the last with ${signalCode ?? `exit code ${exitCode}`}`,
       );
@@ -294,10 +291,10 @@ class Crew implements Front {
     return isQuick ? Math.min(firstPauseMs * 2 ** (this.#quickDeaths - 1), longestPauseMs) : 0;
   }
 
-  /** What a worker leaves is settled by the primary. */
-  async #clearAway({ number, link, desk }: Member): Promise<void> {
+  /** Settles the holds that a worker left. */
+  async #clearAway({ number, link, handler }: Member): Promise<void> {
     link.close();
-    const { requests, holds } = await desk.close();
+    const { requests, holds } = await handler.close();
     if (requests > 0 || holds > 0)
       this.#log.warn(
         { worker: number, requests, holds },
@@ -316,12 +313,12 @@ class Crew implements Front {
   }
 
   #spreadChange(): void {
-    const heard = [...this.#members.values()].map(({ link }) => link.ask("changed", null).catch(() => undefined));
-    const all = Promise.all([this.#changesHeard, ...heard]).then(() => undefined);
-    this.#changesHeard = Promise.race([all, pause(this.#clock, heardMs)]);
+    const applied = [...this.#members.values()].map(({ link }) => link.ask("changed", null).catch(() => undefined));
+    const all = Promise.all([this.#changesApplied, ...applied]).then(() => undefined);
+    this.#changesApplied = Promise.race([all, pause(this.#clock, changeMs)]);
   }
 
-  #tellAll<N extends keyof WorkerCalls>(name: N, given: Parameters<WorkerCalls[N]>[0]): void {
-    for (const { link } of this.#members.values()) link.tell(name, given);
+  #notifyAll<N extends keyof WorkerCalls>(name: N, given: Parameters<WorkerCalls[N]>[0]): void {
+    for (const { link } of this.#members.values()) link.notify(name, given);
   }
 }
