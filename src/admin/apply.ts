@@ -1,7 +1,7 @@
 import { isOfSession } from "../core/budget.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
-import type { Ledger } from "../ports/ledger.ts";
+import type { BudgetStore } from "../ports/ledger.ts";
 import type { TeamStore } from "../ports/team-store.ts";
 import type { PlannedChange, Present, Desired } from "./apply-plan.ts";
 import { removeBudget, setBudget } from "./budgets.ts";
@@ -10,7 +10,7 @@ import type { Failure } from "./result.ts";
 import { createTeam, deleteTeam, updateTeam } from "./teams.ts";
 
 export interface ApplyTools {
-  readonly ledger: Ledger;
+  readonly ledger: BudgetStore;
   readonly keys: KeyStore;
   readonly teams: TeamStore;
   readonly clock: Clock;

@@ -16,12 +16,12 @@ import { noMoney, parseUsd } from "../core/money.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
-import type { Ledger } from "../ports/ledger.ts";
+import type { BudgetStore } from "../ports/ledger.ts";
 import { showKey } from "./keys.ts";
 import { failure, parseInput, type Failure } from "./result.ts";
 
 export interface BudgetTools {
-  readonly ledger: Ledger;
+  readonly ledger: BudgetStore;
   readonly keys: KeyStore;
   readonly clock: Clock;
 }

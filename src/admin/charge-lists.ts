@@ -2,7 +2,7 @@ import type { Charge, ChargeState } from "../core/charge.ts";
 import type { ChargePrices } from "../core/cost.ts";
 import { isTagName } from "../core/tags.ts";
 import type { KeyStore } from "../ports/key-store.ts";
-import { pricesOf, type ChargePage, type ChargeQuery, type Ledger } from "../ports/ledger.ts";
+import { pricesOf, type ChargePage, type ChargeQuery, type LedgerQueries } from "../ports/ledger.ts";
 import { noSuchCharge } from "./corrections.ts";
 import { askedKey } from "./keys.ts";
 import { failure, type Failure } from "./result.ts";
@@ -23,7 +23,7 @@ export interface ChargeListParams extends Pick<ChargeQuery, "limit"> {
 }
 
 interface ChargeTools {
-  readonly ledger: Ledger;
+  readonly ledger: LedgerQueries;
   readonly keys: KeyStore;
 }
 
@@ -64,7 +64,7 @@ export interface ShownCharge {
 }
 
 /** One charge with its corrections and its prices. */
-export async function showCharge(ledger: Ledger, id: string): Promise<ShownCharge | Failure> {
+export async function showCharge(ledger: LedgerQueries, id: string): Promise<ShownCharge | Failure> {
   const [charge, corrections] = await Promise.all([ledger.charge(id), ledger.charges({ adjusts: id, limit: 1000 })]);
   if (charge === undefined) return noSuchCharge(id);
   return { ok: true, charge, corrections: corrections.charges, prices: await pricesOf(ledger, charge) };

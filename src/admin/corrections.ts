@@ -4,7 +4,7 @@ import { noMoney, parseSignedUsd } from "../core/money.ts";
 import { assertNever } from "../core/assert.ts";
 import type { Charge } from "../core/charge.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { AdjustResult, Ledger } from "../ports/ledger.ts";
+import type { AdjustResult, LedgerMaintenance, LedgerQueries } from "../ports/ledger.ts";
 import { failure, parseInput, type Failure } from "./result.ts";
 
 const correctionSchema = z.strictObject({
@@ -35,7 +35,7 @@ export type CorrectionMade = {
 };
 
 export interface CorrectionTools {
-  readonly ledger: Ledger;
+  readonly ledger: LedgerQueries & LedgerMaintenance;
   readonly clock: Clock;
 }
 

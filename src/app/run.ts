@@ -14,7 +14,7 @@ import { formatUsd } from "../core/money.ts";
 import { createLog } from "../log/log.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
-import type { Ledger } from "../ports/ledger.ts";
+import type { LedgerQueries } from "../ports/ledger.ts";
 import type { RunSessions } from "../ports/run-sessions.ts";
 import { sessionJson, type SessionJson } from "../reporting/run-session.ts";
 import { systemClock } from "../time/clock.ts";
@@ -126,7 +126,7 @@ async function startOwn(settings: Settings): Promise<Serving> {
 interface OpenLedger {
   readonly keys: KeyStore;
   readonly sessions: RunSessions;
-  readonly ledger: Ledger;
+  readonly ledger: LedgerQueries;
 }
 
 async function openStore(settings: Settings, clock: Clock): Promise<OpenLedger & AsyncDisposable> {

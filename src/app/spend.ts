@@ -1,7 +1,7 @@
 import { add, noMoney, type PicoUsd } from "../core/money.ts";
 import type { LedgerFigures } from "../metrics/ledger-gauges.ts";
 import type { Calendar } from "../ports/calendar.ts";
-import type { Ledger } from "../ports/ledger.ts";
+import type { LedgerQueries } from "../ports/ledger.ts";
 
 /** How old the sums of the month's finished days may be before they are read anew. Milliseconds. */
 const finishedMs = 60_000;
@@ -23,13 +23,13 @@ interface Finished {
  * `atOnce` answers what a scrape waits for, `later` what it does not, and that may take its turn behind others' reports.
  */
 export function spendByTeam(
-  { atOnce, later }: { readonly atOnce: Pick<Ledger, "report">; readonly later: Pick<Ledger, "report"> },
+  { atOnce, later }: { readonly atOnce: LedgerQueries; readonly later: LedgerQueries },
   calendar: Calendar,
 ): (at: number) => Promise<LedgerFigures["spend"]> {
   let finished: Finished | null = null;
   let reading: Promise<void> | null = null;
 
-  const sumsOf = async (ledger: Pick<Ledger, "report">, since: number, until: number): Promise<ByTeam> => {
+  const sumsOf = async (ledger: LedgerQueries, since: number, until: number): Promise<ByTeam> => {
     if (since >= until) return new Map();
     const rows = await ledger.report({ by: ["team"], since, until });
     return new Map(rows.map(({ dimensions, cost }) => [dimensions.team ?? null, cost]));

@@ -6,7 +6,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 import type { Gateway } from "../ports/gateway.ts";
 import type { KeyStore } from "../ports/key-store.ts";
-import type { ChargeLedger } from "../ports/ledger.ts";
+import type { Charging } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import { createUsageRefusals } from "../proxy/written-values.ts";
@@ -40,7 +40,7 @@ export interface StepDeps {
   readonly authenticate: Authenticate;
   readonly limiter: Pick<Limiter, "enter">;
   readonly balanceGuard: BalanceGuard;
-  readonly ledger: ChargeLedger;
+  readonly ledger: Charging;
   readonly keys: Pick<KeyStore, "findById">;
   readonly gateway: Gateway;
   readonly taskOwner: TaskOwner;

@@ -3,7 +3,7 @@ import type { RunSession } from "../core/run-sessions.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
 import type { KeyStore } from "../ports/key-store.ts";
-import type { FigureLedger } from "../ports/ledger.ts";
+import type { LedgerQueries } from "../ports/ledger.ts";
 import type { RunSessions } from "../ports/run-sessions.ts";
 import { credentialOf, type Authenticate, type Keyring } from "../proxy/authenticate.ts";
 import { notForwarded, refuse, withKey, type Handler, type Summary } from "../proxy/handler.ts";
@@ -17,7 +17,7 @@ export interface RunSessionDeps {
   readonly keyring: Pick<Keyring, "sessionOf">;
   readonly sessions: RunSessions;
   readonly keys: Pick<KeyStore, "findById">;
-  readonly latest: FigureLedger;
+  readonly latest: LedgerQueries;
   readonly clock: Clock;
 }
 

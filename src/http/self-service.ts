@@ -3,7 +3,7 @@ import { failure } from "../admin/result.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
-import type { FigureLedger, Ledger } from "../ports/ledger.ts";
+import type { BudgetStore, LedgerQueries } from "../ports/ledger.ts";
 import { outputCapOf, type Authenticate, type Authenticated } from "../proxy/authenticate.ts";
 import { notForwarded, refuse, withKey } from "../proxy/handler.ts";
 import type { Limiter } from "../proxy/limits.ts";
@@ -21,9 +21,9 @@ import type { Route } from "./http-app.ts";
 export interface SelfServiceDeps {
   readonly authenticate: Authenticate;
   readonly limiter: Limiter;
-  readonly ledger: Ledger;
+  readonly ledger: LedgerQueries & BudgetStore;
   /** For reads that are short and frequent. */
-  readonly latest: FigureLedger;
+  readonly latest: LedgerQueries;
   readonly keys: KeyStore;
   readonly memory: SpendMemory;
   readonly calendar: Calendar;

@@ -15,7 +15,7 @@ import type { Refusal } from "../core/refusals.ts";
 import type { AccountSamples } from "../ports/account-samples.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { Ledger } from "../ports/ledger.ts";
+import type { BudgetStore, LedgerQueries } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { NewMessage, Outbox } from "../ports/outbox.ts";
 import { loop } from "../time/loop.ts";
@@ -42,7 +42,7 @@ export interface AlertRules {
 }
 
 export interface AlertDeps {
-  readonly ledger: Ledger;
+  readonly ledger: LedgerQueries & BudgetStore;
   readonly samples: AccountSamples;
   readonly outbox: Outbox;
   readonly calendar: Calendar;

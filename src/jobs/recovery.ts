@@ -1,5 +1,5 @@
 import type { Clock } from "../ports/clock.ts";
-import { LedgerUnavailable, type Ledger } from "../ports/ledger.ts";
+import { LedgerUnavailable, type LedgerMaintenance } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import { loop } from "../time/loop.ts";
 import type { JobClaim } from "./job-claims.ts";
@@ -12,7 +12,7 @@ const everyMs = 5_000;
  * the job: if no proxy could reach the ledger, the others have shown by then that they live.
  */
 export function startRecovery(deps: {
-  readonly ledger: Pick<Ledger, "recover">;
+  readonly ledger: LedgerMaintenance;
   readonly clock: Clock;
   readonly log: Log;
   readonly claim: JobClaim;

@@ -1,11 +1,11 @@
 import type { AccountSample } from "../core/account-sample.ts";
 import type { AccountSamples } from "../ports/account-samples.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { Ledger } from "../ports/ledger.ts";
+import type { LedgerQueries } from "../ports/ledger.ts";
 import { readAccountFigures } from "../wire/account.ts";
 
 export interface SampleDeps {
-  readonly ledger: Ledger;
+  readonly ledger: LedgerQueries;
   readonly samples: AccountSamples;
   readonly clock: Clock;
 }

@@ -14,11 +14,11 @@ import type { ChargeInputs, NotRecomputed, Recomputed } from "../core/what-if.ts
 import type { RecentCursor, RecentQuery, SpendQuery, SpendRow } from "./spend.ts";
 
 /**
- * The ledger: a hold is placed, may be extended, and is then posted or voided, once. Every call is idempotent by the
- * charge's id. A promise that resolves with `ok` is durable; `unavailable` means that nothing was written.
- * Money is counted by the rules of `core/`, the same in every store; one contract suite runs against all of them.
+ * Charges of requests, from the hold to the settlement: a hold is placed, may be extended, and is then posted or voided, once.
+ * Every call is idempotent by the charge's id. A promise that resolves with `ok` is durable; `unavailable` means that nothing
+ * was written. Money is counted by the rules of `core/`, the same in every store; one contract suite runs against all of them.
  */
-export interface Ledger extends AsyncDisposable {
+export interface Charging {
   /**
    * Inserts the charge as pending and reserves its amount in every window that weighs on the caller, in one
    * transaction, only if every hard one has room. A window that does not exist yet is built from the charges in it.
@@ -40,12 +40,10 @@ export interface Ledger extends AsyncDisposable {
   writtenFor(idempotency: string, written: string | null, at: number): Promise<WrittenResult>;
   /** Takes note of what a watched stream showed of its model; null only looks. Answers with all marks. */
   burstMarks(seen: StreamObservation | null, at: number): Promise<BurstMarksResult>;
-  /**
-   * Adds a correction beside a posted charge: a new row, never an edit. It has the charge's time, so it moves the windows,
-   * days and reports that the charge is in.
-   */
-  adjust(id: string, correction: Correction): Promise<AdjustResult>;
+}
 
+/** Budgets and their windows. */
+export interface BudgetStore {
   /**
    * Adds or changes a budget (same scope and period: a change), and opens its current window from the charges. `by`: who
    * sets it, for the audit; farebox itself where nobody is named.
@@ -64,7 +62,25 @@ export interface Ledger extends AsyncDisposable {
    * in the outbox. Where a proxy runs, it is not found out on the thread that answers requests.
    */
   windowsToAlert(at: number, limit: number): Promise<readonly BudgetWindow[]>;
+}
 
+/** Prices that charges were computed from. */
+export interface StoredPrices {
+  /** The price version that charges name; undefined for an id that no hold came with. */
+  price(id: string): Promise<PriceVersion | undefined>;
+}
+
+/** Charges for an export. */
+export interface ChargeStream extends StoredPrices {
+  /**
+   * All charges of the span, whatever their state, oldest first and in parts: all from one snapshot, which is kept until the
+   * last part is taken or the iteration is ended.
+   */
+  stream(span: TimeSpan): AsyncIterable<readonly Charge[]>;
+}
+
+/** Queries of charges and of sums of them. */
+export interface LedgerQueries extends ChargeStream {
   charge(id: string): Promise<Charge | undefined>;
   /** Newest first. */
   charges(query: ChargeQuery): Promise<ChargePage>;
@@ -73,13 +89,6 @@ export interface Ledger extends AsyncDisposable {
    * each second. After an earlier look those that were written or ended since, and perhaps some that ended shortly before.
    */
   recent(query: RecentQuery): Promise<{ readonly charges: readonly Charge[]; readonly cursor: RecentCursor }>;
-  /**
-   * All charges of the span, whatever their state, oldest first and in parts: all from one snapshot, which is kept until the
-   * last part is taken or the iteration is ended.
-   */
-  stream(span: TimeSpan): AsyncIterable<readonly Charge[]>;
-  /** The price version that charges name; undefined for an id that no hold came with. */
-  price(id: string): Promise<PriceVersion | undefined>;
   report(query: ReportQuery & OfSession): Promise<readonly ReportRow[]>;
   /** What the posted tasks of the half-open span used up in units that no price file valued, by the units' type. */
   rawUnits(span: TimeSpan): Promise<readonly RawUnits[]>;
@@ -102,6 +111,17 @@ export interface Ledger extends AsyncDisposable {
   totals(): Promise<LedgerTotals>;
   /** Corrections that were made in the half-open span, and those of charges that ended in it, in their order. */
   corrections(since: number, until: number): Promise<readonly CorrectionMade[]>;
+  /** Pending holds admitted before the instant, oldest first, at most 1000; those of tasks that are known to run are left out. */
+  oldHolds(before: number): Promise<readonly OldHold[]>;
+}
+
+/** Corrections, recovery and checks. */
+export interface LedgerMaintenance {
+  /**
+   * Adds a correction beside a posted charge: a new row, never an edit. It has the charge's time, so it moves the windows,
+   * days and reports that the charge is in.
+   */
+  adjust(id: string, correction: Correction): Promise<AdjustResult>;
   /**
    * Posts, as `assumed`, the pending holds whose owner no longer runs. Only `serve` calls it. The hold of a task whose id is
    * known stays: the task ends it.
@@ -114,13 +134,14 @@ export interface Ledger extends AsyncDisposable {
    * the charges that is done, where the work is not on another thread.
    */
   verify(onProgress?: (share: number) => void): Promise<Verification>;
-  /** Pending holds admitted before the instant, oldest first, at most 1000; those of tasks that are known to run are left out. */
-  oldHolds(before: number): Promise<readonly OldHold[]>;
 }
+
+/** All that a store does with charges and budgets. A user takes the part that it needs. */
+export interface Ledger extends Charging, BudgetStore, LedgerQueries, LedgerMaintenance {}
 
 /** The prices that a charge was computed from; undefined where it has none, or one of them is not stored. */
 export async function pricesOf(
-  ledger: Pick<Ledger, "price">,
+  ledger: StoredPrices,
   { priceId, servedPriceId }: Pick<Charge, "priceId" | "servedPriceId">,
 ): Promise<ChargePrices | undefined> {
   const price = priceId === null ? undefined : await ledger.price(priceId);
@@ -130,12 +151,6 @@ export async function pricesOf(
 
 /** The store cannot be reached or written (a full disk, a lost file): nothing was changed. The message says why. */
 export class LedgerUnavailable extends Error {}
-
-/** The reads of pages that are looked at often, which are to be short. */
-export type FigureLedger = Pick<Ledger, "report" | "spend" | "recent" | "charges" | "corrections" | "prunedUntil">;
-
-/** What the path of a request asks of the ledger, from its hold to its end. */
-export type ChargeLedger = Pick<Ledger, "hold" | "extend" | "post" | "void" | "writtenFor" | "burstMarks">;
 
 export type { RawUnits };
 

@@ -17,7 +17,7 @@ import {
 import { BurstJudge, type StreamKind } from "../core/stream-bursts.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Clock, Timer } from "../ports/clock.ts";
-import type { ChargeLedger } from "../ports/ledger.ts";
+import type { Charging } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import type { Growth, Pricer, Quote } from "./price.ts";
@@ -55,7 +55,7 @@ export interface GrowParams {
 }
 
 export interface GrowDeps {
-  readonly ledger: Pick<ChargeLedger, "extend">;
+  readonly ledger: Charging;
   readonly tokens: TokenCounter;
   readonly pricer: Pricer;
   readonly clock: Clock;

@@ -5,7 +5,7 @@ import type { PriceVersion } from "../core/price.ts";
 import type { HoldBasis } from "../core/output-cap.ts";
 import type { Affordable, Refusal } from "../core/refusals.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
-import type { ChargeLedger, HoldRequest, HoldResult } from "../ports/ledger.ts";
+import type { Charging, HoldRequest, HoldResult } from "../ports/ledger.ts";
 import { sendBeforeFile, unnamedModel } from "../wire/form.ts";
 import type { Authenticated } from "./authenticate.ts";
 import { firstHold, type Growth, type Pricer, type Quote, type Reservation } from "./price.ts";
@@ -51,7 +51,7 @@ interface HoldRow {
 
 /** Asks the ledger to hold an amount: the only such place of an admission. */
 export function writeHold(
-  ledger: Pick<ChargeLedger, "hold">,
+  ledger: Charging,
   { id, kind, route, who, quote, tags, retry }: HoldRow,
   amount: PicoUsd | null,
   more: Partial<HoldRequest> = {},
@@ -90,7 +90,7 @@ const fitsMax = 3;
 
 /** The step that reserves the worst case. Only when the cheap bound does not fit is the prompt counted, once. */
 export function createHolder(deps: {
-  readonly ledger: Pick<ChargeLedger, "hold">;
+  readonly ledger: Charging;
   readonly pricer: Pricer;
   /** The name under which a user knows a budget's scope. */
   readonly scopeName: (shortage: Shortage) => Promise<string>;

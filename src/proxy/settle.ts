@@ -2,7 +2,7 @@ import { noDoubts } from "../core/doubts.ts";
 import { settlementFor, type Outcome, type Reserved, type Settlement } from "../core/settlement.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Events } from "../ports/events.ts";
-import type { ChargeEnd, ChargeLedger, SettleResult } from "../ports/ledger.ts";
+import type { ChargeEnd, Charging, SettleResult } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { Authenticated } from "./authenticate.ts";
 import type { Held } from "./hold.ts";
@@ -18,11 +18,7 @@ export interface SettleParams {
 export type Settle = (params: SettleParams) => Promise<void>;
 
 /** The step that ends the hold. The ledger retries it until it is written; nobody waits for it, and it never rejects. */
-export function createSettler(deps: {
-  readonly ledger: Pick<ChargeLedger, "post" | "void">;
-  readonly events: Events;
-  readonly log: Log;
-}): Settle {
+export function createSettler(deps: { readonly ledger: Charging; readonly events: Events; readonly log: Log }): Settle {
   const { ledger, events, log } = deps;
 
   /** Undefined where the ledger refuses the settlement itself: an amount beyond what it can hold, or a bug. */

@@ -1,7 +1,7 @@
 import { everyKey, type BurstMark, type StreamKind } from "../core/stream-bursts.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
-import type { ChargeLedger } from "../ports/ledger.ts";
+import type { Charging } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 
 /** How old the marks may be that a request is priced by. Milliseconds. */
@@ -16,7 +16,7 @@ export interface StreamMarks {
 }
 
 export function createStreamMarks(deps: {
-  readonly ledger: Pick<ChargeLedger, "burstMarks">;
+  readonly ledger: Charging;
   readonly clock: Clock;
   readonly events: Pick<Events, "streamBurst">;
   readonly log: Log;

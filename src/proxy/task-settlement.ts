@@ -29,7 +29,7 @@ import type { Catalogue } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 import type { KeyStore } from "../ports/key-store.ts";
-import type { Ledger } from "../ports/ledger.ts";
+import type { LedgerMaintenance, LedgerQueries } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { TaskEnding, TaskStore } from "../ports/task-store.ts";
 
@@ -57,7 +57,7 @@ export interface TaskTracker {
 
 export function createTaskTracker(deps: {
   readonly tasks: TaskStore;
-  readonly ledger: Ledger;
+  readonly ledger: LedgerQueries & LedgerMaintenance;
   readonly keys: KeyStore;
   readonly catalogue: () => Catalogue;
   readonly events: Events;

@@ -6,7 +6,7 @@ import type { Shortage } from "../core/budget.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 import type { Exchange } from "../ports/exchange.ts";
-import type { Ledger } from "../ports/ledger.ts";
+import type { Charging } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { BindResult, TaskStore } from "../ports/task-store.ts";
 import { readRetry } from "../wire/retries.ts";
@@ -67,7 +67,7 @@ export interface TaskSteps {
   readonly limiter: Pick<Limiter, "enter">;
   readonly balanceGuard: BalanceGuard;
   readonly price: PriceTask;
-  readonly ledger: Ledger;
+  readonly ledger: Charging;
   /** The name under which a user knows a budget's scope. */
   readonly scopeName: (shortage: Shortage) => Promise<string>;
   readonly gatewayHeaders: GatewayHeaders;

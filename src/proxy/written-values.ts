@@ -2,7 +2,7 @@ import { LRUCache } from "lru-cache";
 import type { Refusal } from "../core/refusals.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Exchange } from "../ports/exchange.ts";
-import type { ChargeLedger } from "../ports/ledger.ts";
+import type { Charging } from "../ports/ledger.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
 import { unnamedModel } from "../wire/form.ts";
 import { isObject, parseJson } from "../wire/json.ts";
@@ -26,7 +26,7 @@ import type { Pricer, Quote } from "./price.ts";
 /** Deps of what Farebox writes into a request. */
 export interface WriteSteps {
   readonly pricer: Pick<Pricer, "quote">;
-  readonly ledger: Pick<ChargeLedger, "writtenFor">;
+  readonly ledger: Charging;
   /** The output cap of all keys; null for none. */
   readonly outputCap: number | null;
   /** Whether to ask for stream usage where the client did not; `auto`: where the gateway does not refuse it. */

@@ -1,5 +1,5 @@
 import { add, formatUsd, formatUsdOrNull, noMoney, type PicoUsd } from "../core/money.ts";
-import type { Ledger } from "../ports/ledger.ts";
+import type { LedgerQueries } from "../ports/ledger.ts";
 import type { Account } from "../wire/account.ts";
 import { isoTime } from "./names.ts";
 import type { BalanceJson } from "./shapes/figures.ts";
@@ -9,7 +9,7 @@ const burnHours = 24n;
 const hourMs = 3_600_000;
 
 /** Average cost of an hour over the last 24, by posted charges. */
-export async function burnPerHour(ledger: Pick<Ledger, "spend">, now: number): Promise<PicoUsd> {
+export async function burnPerHour(ledger: LedgerQueries, now: number): Promise<PicoUsd> {
   const { until } = quarterHours(now, now);
   const rows = await ledger.spend({ by: [], each: "all", since: until - Number(burnHours) * hourMs, until });
   const spent = rows.reduce((total, row) => add(total, row.cost), noMoney);

@@ -3,7 +3,7 @@ import { decidingPrice } from "../core/cost.ts";
 import type { PriceVersion } from "../core/price.ts";
 import { tokenClasses } from "../core/tokens.ts";
 import type { Calendar } from "../ports/calendar.ts";
-import { pricesOf, type Ledger, type TimeSpan } from "../ports/ledger.ts";
+import { pricesOf, type ChargeStream, type StoredPrices, type TimeSpan } from "../ports/ledger.ts";
 import { csvOf } from "./csv.ts";
 import { cellsOf, focusColumns, type FocusOptions, type FocusRow } from "./focus-columns.ts";
 import { focusLines, type FocusLine } from "./focus-lines.ts";
@@ -25,7 +25,7 @@ const rowsKept = 20_000;
  * The sums of BilledCost and ListCost are the ledger's, to the last digit.
  */
 export async function* focusCsv(
-  tools: { readonly ledger: Pick<Ledger, "stream" | "price">; readonly nameOf: NameOf; readonly calendar: Calendar },
+  tools: { readonly ledger: ChargeStream; readonly nameOf: NameOf; readonly calendar: Calendar },
   span: TimeSpan,
   options: FocusOptions,
   leftOut: LeftOut,
@@ -69,10 +69,10 @@ async function pricedBy(charge: Charge, known: KnownPrices): Promise<Priced> {
 
 /** Stored price versions; there are few, and they are asked for with every charge. */
 class KnownPrices {
-  readonly #ledger: Pick<Ledger, "price">;
+  readonly #ledger: StoredPrices;
   readonly #known = new Map<string, PriceVersion | undefined>();
 
-  constructor(ledger: Pick<Ledger, "price">) {
+  constructor(ledger: StoredPrices) {
     this.#ledger = ledger;
   }
 

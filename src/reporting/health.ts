@@ -3,7 +3,7 @@ import { everyKey } from "../core/stream-bursts.ts";
 import type { AccountSamples } from "../ports/account-samples.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { KeyStore } from "../ports/key-store.ts";
-import type { Ledger } from "../ports/ledger.ts";
+import type { Charging, LedgerQueries } from "../ports/ledger.ts";
 import type { Outbox } from "../ports/outbox.ts";
 import { listAlerts } from "./alerts.ts";
 import { isoTime, isoTimeOrNull, keyNamesOf } from "./names.ts";
@@ -43,7 +43,7 @@ export interface GatewayHealth {
 }
 
 interface HealthTools {
-  readonly ledger: Ledger;
+  readonly ledger: LedgerQueries & Charging;
   readonly keys: KeyStore;
   readonly samples: AccountSamples;
   readonly outbox: Outbox;

@@ -2,7 +2,7 @@ import type { BudgetWindow, Caller } from "../core/budget.ts";
 import type { Charge, ChargeState } from "../core/charge.ts";
 import type { Key } from "../core/keys.ts";
 import { tightestLimit, type Limits, type LimitStatus } from "../core/limits.ts";
-import { pricesOf, type FigureLedger, type Ledger } from "../ports/ledger.ts";
+import { pricesOf, type BudgetStore, type LedgerQueries } from "../ports/ledger.ts";
 import { chargeDetailsJson, chargesJson } from "./charges.ts";
 import { isoTime, isoTimeOrNull, ownName } from "./names.ts";
 import type { ChargeDetailsJson, ChargeListJson } from "./shapes/charges.ts";
@@ -11,7 +11,7 @@ import { standingOf } from "./standing.ts";
 
 /** Limits of a key and the state of each budget that applies to it. Without a key, those that apply to all. */
 export async function meJson(
-  { ledger, latest }: { readonly ledger: Ledger; readonly latest: FigureLedger },
+  { ledger, latest }: { readonly ledger: BudgetStore; readonly latest: LedgerQueries },
   { key, caller }: { readonly key: Key | null; readonly caller: Caller },
   limits: readonly LimitStatus[],
   outputCap: number | null,
@@ -54,7 +54,7 @@ function limitJson(kind: keyof Limits, limits: readonly LimitStatus[]) {
 
 /** A key's own charges; `key` is null where none is asked for, for the charges that came without one. */
 export interface OwnCharges {
-  readonly ledger: Ledger;
+  readonly ledger: LedgerQueries;
   readonly key: Key | null;
 }
 

@@ -1,7 +1,7 @@
 import { forecastOf, spentAtThisRate } from "../core/forecast.ts";
 import { sum, type PicoUsd } from "../core/money.ts";
 import type { Calendar } from "../ports/calendar.ts";
-import type { Ledger } from "../ports/ledger.ts";
+import type { LedgerQueries } from "../ports/ledger.ts";
 import type { SpendRow } from "../ports/spend.ts";
 import type { SpendMemory } from "./spend-memory.ts";
 
@@ -10,7 +10,7 @@ const dayMs = 24 * hourMs;
 const quarterMs = 900_000;
 
 export interface OutlookTools {
-  readonly ledger: Pick<Ledger, "spend">;
+  readonly ledger: LedgerQueries;
   readonly memory: SpendMemory;
   readonly calendar: Calendar;
 }

@@ -1,7 +1,7 @@
 import { add, formatUsd, noMoney, type PicoUsd } from "../core/money.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { KeyStore } from "../ports/key-store.ts";
-import type { Ledger } from "../ports/ledger.ts";
+import type { LedgerQueries } from "../ports/ledger.ts";
 import { otherNames, type SpendDimension, type SpendRow } from "../ports/spend.ts";
 import { isoTime } from "../core/iso-time.ts";
 import { keyNamesOf, type NameOf } from "./names.ts";
@@ -27,7 +27,7 @@ const rowsMax = 8;
 const topMax = 10;
 
 export interface OverviewTools {
-  readonly ledger: Pick<Ledger, "spend" | "charges" | "prunedUntil">;
+  readonly ledger: LedgerQueries;
   readonly memory: SpendMemory;
   readonly keys: KeyStore;
   readonly calendar: Calendar;

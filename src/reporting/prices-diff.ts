@@ -1,6 +1,6 @@
 import { formatUsd, subtract, sum } from "../core/money.ts";
 import type { Catalogue, ModelHistory } from "../ports/catalogue.ts";
-import type { Ledger, WhatIfRow } from "../ports/ledger.ts";
+import type { LedgerQueries, WhatIfRow } from "../ports/ledger.ts";
 import { changesOf, dayOf, type Change } from "./model-diff.ts";
 import { isoTime } from "./names.ts";
 import { quarterHours } from "./report.ts";
@@ -85,7 +85,7 @@ export interface TrafficRow extends TrafficFigures {
 
 /** Cost of the last 30 days under each catalogue; `now` in milliseconds since 1970 UTC. */
 export async function diffTraffic(
-  ledger: Ledger,
+  ledger: LedgerQueries,
   before: Catalogue,
   after: Catalogue,
   now: number,

@@ -3,13 +3,13 @@ import { formatRate, formatUsd, formatUsdOrNull, subtract, type PicoUsd, type Pi
 import { reconcile, type Reconciliation, type ReconcileResult } from "../core/reconciliation.ts";
 import type { AccountSamples } from "../ports/account-samples.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
-import type { Ledger } from "../ports/ledger.ts";
+import type { LedgerQueries } from "../ports/ledger.ts";
 import { isoTime } from "./names.ts";
 import type { ReconciliationJson } from "./shapes/figures.ts";
 
 /** Compares what the samples of the half-open span allow; milliseconds since 1970 UTC. */
 export async function runReconciliation(
-  { ledger, samples }: { readonly ledger: Pick<Ledger, "corrections">; readonly samples: Pick<AccountSamples, "list"> },
+  { ledger, samples }: { readonly ledger: LedgerQueries; readonly samples: Pick<AccountSamples, "list"> },
   span: { readonly since: number; readonly until: number },
 ): Promise<ReconcileResult> {
   const listed = await samples.list(span.since, span.until);
@@ -27,7 +27,7 @@ export function whyNotReconciled(reason: Extract<ReconcileResult, { ok: false }>
 
 /** Groups of the price files of which another fraction would explain what the uncertainty does not. */
 export async function groupsExplaining(
-  ledger: Pick<Ledger, "report">,
+  ledger: LedgerQueries,
   catalogue: Catalogue,
   found: Reconciliation,
 ): Promise<readonly GroupExplanation[]> {

@@ -5,7 +5,7 @@ import {
   isTagDimension,
   reportDimensions,
   tagNameOf,
-  type Ledger,
+  type LedgerQueries,
   type ReportDimension,
   type ReportQuery,
   type ReportRow,
@@ -16,7 +16,7 @@ import { isTagName } from "../core/tags.ts";
 
 /** Adds up posted charges. The span is widened to the ledger's quarter hours, so that the answer states what it covers. */
 export async function runReport(
-  tools: { readonly ledger: Ledger; readonly nameOf: NameOf },
+  tools: { readonly ledger: LedgerQueries; readonly nameOf: NameOf },
   query: ReportQuery,
 ): Promise<ReportJson> {
   const span = quarterHours(query.since, query.until);
@@ -33,7 +33,7 @@ export async function runReport(
 }
 
 async function ceilingOf(
-  ledger: Ledger,
+  ledger: LedgerQueries,
   span: Pick<ReportQuery, "since" | "until">,
 ): Promise<ReportJson["ceiling_price"]> {
   const row = (await ledger.report({ by: ["group"], ...span })).find(

@@ -1,7 +1,7 @@
 import { formatUsd, larger, noMoney, subtract, sum, type PicoUsd } from "../core/money.ts";
 import { stateOfSession, type RunSession } from "../core/run-sessions.ts";
 import { sessionTag } from "../core/tags.ts";
-import type { FigureLedger, ReportRow } from "../ports/ledger.ts";
+import type { LedgerQueries, ReportRow } from "../ports/ledger.ts";
 import { isoTime, isoTimeOrNull } from "./names.ts";
 import { figuresOf, nothing, together } from "./report.ts";
 import type { FiguresJson } from "./shapes/figures.ts";
@@ -33,7 +33,7 @@ export interface SessionJson extends SessionFigures {
 
 /** Sums a session so far. */
 export async function sessionJson(
-  ledger: Pick<FigureLedger, "report" | "charges">,
+  ledger: LedgerQueries,
   session: RunSession,
   keyName: string,
   now: number,

@@ -1,5 +1,5 @@
 import type { Clock } from "../ports/clock.ts";
-import type { Ledger } from "../ports/ledger.ts";
+import type { LedgerQueries } from "../ports/ledger.ts";
 import type { SpendQuery, SpendRow } from "../ports/spend.ts";
 
 /** Longest age of sums of past time, in milliseconds. A correction or a late settlement shows after that. */
@@ -12,11 +12,11 @@ const queriesMax = 200;
  * up, and only a correction or a late settlement changes it.
  */
 export class SpendMemory {
-  readonly #ledger: Pick<Ledger, "spend">;
+  readonly #ledger: LedgerQueries;
   readonly #clock: Clock;
   readonly #known = new Map<string, Known>();
 
-  constructor(ledger: Pick<Ledger, "spend">, clock: Clock) {
+  constructor(ledger: LedgerQueries, clock: Clock) {
     this.#ledger = ledger;
     this.#clock = clock;
   }

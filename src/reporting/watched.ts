@@ -3,7 +3,7 @@ import type { Charge } from "../core/charge.ts";
 import { noMoney, stepsOf, type PicoUsd } from "../core/money.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { KeyStore } from "../ports/key-store.ts";
-import type { Ledger } from "../ports/ledger.ts";
+import type { BudgetStore, LedgerQueries } from "../ports/ledger.ts";
 import type { RecentCursor, RecentQuery } from "../ports/spend.ts";
 import { keyNamesOf, type NameOf } from "./names.ts";
 import { runOutlook } from "./outlook.ts";
@@ -11,7 +11,7 @@ import type { SpendMemory } from "./spend-memory.ts";
 
 /** Stores and services of `watch`. */
 export interface WatchTools {
-  readonly ledger: Ledger;
+  readonly ledger: LedgerQueries & BudgetStore;
   readonly keys: KeyStore;
   readonly memory: SpendMemory;
   readonly calendar: Calendar;
@@ -21,13 +21,13 @@ export type WatchFilter = Pick<RecentQuery, "key" | "team" | "model">;
 
 /** Charges that started or ended since the last poll. Each state of a charge is reported once. */
 export class RequestWatch {
-  readonly #ledger: Pick<Ledger, "recent">;
+  readonly #ledger: LedgerQueries;
   readonly #filter: WatchFilter;
   #cursor: RecentCursor | undefined;
   /** Reported states of charges; the oldest are forgotten. */
   readonly #told = new Map<string, string>();
 
-  constructor(ledger: Pick<Ledger, "recent">, filter: WatchFilter) {
+  constructor(ledger: LedgerQueries, filter: WatchFilter) {
     this.#ledger = ledger;
     this.#filter = filter;
   }

@@ -1,7 +1,7 @@
 import { add, formatUsd, noMoney, subtract, sum, type PicoUsd } from "../core/money.ts";
 import { notRecomputed, recomputeUnder, type NotRecomputed, type PriceAt } from "../core/what-if.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
-import type { Ledger, ReportQuery, RequestsAndCost, WhatIfRow } from "../ports/ledger.ts";
+import type { LedgerQueries, ReportQuery, RequestsAndCost, WhatIfRow } from "../ports/ledger.ts";
 import { isoTime, type NameOf } from "./names.ts";
 import { dimensionsOf, figuresOf, nothing, quarterHours, together } from "./report.ts";
 import type { FiguresJson, ReportJson, ReportRowJson } from "./shapes/figures.ts";
@@ -41,7 +41,7 @@ export interface WhatIfReport extends Pick<ReportJson, "since" | "until" | "by">
 
 /** The rows of a report with what this catalogue's prices, those in force at each charge's time, make of them. */
 export function rowsUnder(
-  ledger: Ledger,
+  ledger: LedgerQueries,
   catalogue: Catalogue,
   query: ReportQuery,
   onProgress?: (share: number) => void,
@@ -56,7 +56,7 @@ export function rowsUnder(
 
 /** The same traffic under other prices. The span is widened as `runReport` does. */
 export async function runWhatIf(
-  tools: { readonly ledger: Ledger; readonly nameOf: NameOf; readonly catalogue: Catalogue },
+  tools: { readonly ledger: LedgerQueries; readonly nameOf: NameOf; readonly catalogue: Catalogue },
   query: ReportQuery,
   onProgress?: (share: number) => void,
 ): Promise<WhatIfReport> {

@@ -6,7 +6,7 @@ import type { Changes } from "../ports/changes.ts";
 import type { Fleet } from "../ports/fleet.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
-import type { FigureLedger, Ledger } from "../ports/ledger.ts";
+import type { Ledger, LedgerQueries } from "../ports/ledger.ts";
 import type { Outbox } from "../ports/outbox.ts";
 import type { ProxyRuns } from "../ports/proxies.ts";
 import type { RunSessions } from "../ports/run-sessions.ts";
@@ -51,7 +51,7 @@ export interface QueuedStore extends Store {
  * their own answers these, so that they never wait for somebody's report or verification.
  */
 export interface FigureReads {
-  readonly ledger: FigureLedger;
+  readonly ledger: LedgerQueries;
   readonly samples: Pick<AccountSamples, "list" | "latest">;
 }
 

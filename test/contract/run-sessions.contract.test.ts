@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import type { LedgerQueries } from "../../src/ports/ledger.ts";
 import { usd } from "../../src/core/money.ts";
 import {
   runBudgetKeptMs,
@@ -18,6 +19,7 @@ import {
   posting,
   type LedgerKind,
 } from "../support/ledger-fixtures.ts";
+import { only } from "../support/only.ts";
 import { manualClock } from "../support/manual-clock.ts";
 import { sessionJson } from "../../src/reporting/run-session.ts";
 
@@ -166,18 +168,18 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("session
     const { ledger } = store;
     await ledger.hold(inOne("a"));
     const settle = () => ledger.post("a", posting(1000, 1000), endAt(noon));
-    const settling = {
-      report: async (query: Parameters<typeof ledger.report>[0]) => {
+    const settling = only<LedgerQueries>({
+      report: async (query) => {
         const rows = await ledger.report(query);
         await settle();
         return rows;
       },
-      charges: async (query: Parameters<typeof ledger.charges>[0]) => {
+      charges: async (query) => {
         const page = await ledger.charges(query);
         await settle();
         return page;
       },
-    };
+    });
     const asked = session("one", { budget: usd("2") });
     expect(await sessionJson(settling, asked, "alice", noon)).toMatchObject({
       requests: 1,

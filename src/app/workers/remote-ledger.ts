@@ -1,5 +1,5 @@
 import type { KeyStore } from "../../ports/key-store.ts";
-import type { ChargeLedger } from "../../ports/ledger.ts";
+import type { Charging } from "../../ports/ledger.ts";
 import type { RunSessions } from "../../ports/run-sessions.ts";
 import type { TeamStore } from "../../ports/team-store.ts";
 import type { Command } from "../../store/commands.ts";
@@ -8,7 +8,7 @@ import type { Answer, CommandSink } from "../../store/queue.ts";
 import type { PrimaryLink, RequestCommand } from "./protocol.ts";
 
 /** Creates a ledger that sends commands of requests to the primary, where those of all workers share transactions. */
-export function createRemoteLedger(link: PrimaryLink): ChargeLedger {
+export function createRemoteLedger(link: PrimaryLink): Charging {
   const sink: CommandSink = {
     async submit<C extends Command>(command: C): Promise<Answer<C>> {
       const outcome = await link.ask("command", command as unknown as RequestCommand);

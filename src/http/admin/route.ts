@@ -8,7 +8,7 @@ import type { Calendar } from "../../ports/calendar.ts";
 import type { Catalogue } from "../../ports/catalogue.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { KeyStore } from "../../ports/key-store.ts";
-import type { FigureLedger, Ledger } from "../../ports/ledger.ts";
+import type { BudgetStore, Charging, LedgerMaintenance, LedgerQueries } from "../../ports/ledger.ts";
 import type { Shape } from "../../reporting/shapes/fields.ts";
 import type { SpendMemory } from "../../reporting/spend-memory.ts";
 import type { ProcessHealth } from "../../reporting/health.ts";
@@ -18,9 +18,9 @@ import type { TeamStore } from "../../ports/team-store.ts";
 
 /** Stores and services that the routes of the admin API call. */
 export interface AdminDeps {
-  readonly ledger: Ledger;
+  readonly ledger: LedgerQueries & BudgetStore & LedgerMaintenance & Charging;
   /** The same ledger, for reads that are short and frequent: no long work of others holds them up. */
-  readonly latest: FigureLedger;
+  readonly latest: LedgerQueries;
   readonly keys: KeyStore;
   readonly teams: TeamStore;
   readonly samples: AccountSamples;

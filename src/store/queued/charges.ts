@@ -3,7 +3,7 @@ import type { StreamObservation } from "../../core/stream-bursts.ts";
 import type {
   BurstMarksResult,
   ChargeEnd,
-  ChargeLedger,
+  Charging,
   ExtendResult,
   HoldRequest,
   HoldResult,
@@ -20,7 +20,7 @@ const pricesKept = 10_000;
 const unavailable = { ok: false, reason: "unavailable" } as const;
 
 /** What a request does with its charge, as commands to a writer, wherever that is. */
-export class QueuedCharges implements ChargeLedger {
+export class QueuedCharges implements Charging {
   readonly #commands: CommandSink;
   /** Prices that are durable: their text need not cross to the writer again. */
   readonly #pricesWritten = new Set<string>();

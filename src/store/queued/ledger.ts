@@ -167,9 +167,4 @@ export class QueuedLedger extends QueuedCharges implements Ledger {
   async verify(onProgress?: (share: number) => void): Promise<Verification> {
     return this.#longReads.read({ kind: "verify" }, onProgress);
   }
-
-  /** Writes what waits. Reads need no end of their own. */
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#queue.close();
-  }
 }

@@ -2,10 +2,11 @@ import { setImmediate } from "node:timers/promises";
 import { expect, it } from "vitest";
 import { spendByTeam } from "../../../src/app/spend.ts";
 import { formatUsd, usd } from "../../../src/core/money.ts";
-import type { ReportQuery } from "../../../src/ports/ledger.ts";
+import type { LedgerQueries } from "../../../src/ports/ledger.ts";
 import { calendarOf } from "../../../src/time/calendar.ts";
 import { harness } from "../../support/cli-harness.ts";
 import { spend } from "../../support/cli-traffic.ts";
+import { only } from "../../support/only.ts";
 
 const at = (text: string) => Date.parse(`2026-11-${text}Z`);
 
@@ -35,7 +36,7 @@ it("a day that ended is added at midnight, however long the month's own sums hav
   await using store = await commands.open();
   const { ledger } = store;
   const longReads = Promise.withResolvers<void>();
-  const later = { report: (query: ReportQuery) => longReads.promise.then(() => ledger.report(query)) };
+  const later = only<LedgerQueries>({ report: (query) => longReads.promise.then(() => ledger.report(query)) });
   const read = spendByTeam({ atOnce: ledger, later }, calendarOf("UTC"));
   const ofMonth = async (now: number) =>
     (await read(now)).flatMap(({ period, spent }) => (period === "month" ? formatUsd(spent) : []));

@@ -3,11 +3,12 @@ import type { Shortage } from "../../../src/core/budget.ts";
 import type { PicoUsd } from "../../../src/core/money.ts";
 import type { Permille } from "../../../src/core/tokens.ts";
 import type { CatalogueModel } from "../../../src/ports/catalogue.ts";
-import type { ExtendResult } from "../../../src/ports/ledger.ts";
+import type { Charging, ExtendResult } from "../../../src/ports/ledger.ts";
 import { createGrower, pauseMsMax, type GrowingHold } from "../../../src/proxy/growing-hold.ts";
 import type { Growth, Pricer, Reservation } from "../../../src/proxy/price.ts";
 import { heardLog } from "../../support/heard-log.ts";
 import { manualClock } from "../../support/manual-clock.ts";
+import { only } from "../../support/only.ts";
 import { catalogueOf, characterCounter, model, noon, request } from "./examples.ts";
 
 /** 11 for the prompt and 100 for each token of the output. */
@@ -85,13 +86,13 @@ function streaming(setting: Setting = {}) {
     beyond: null,
   };
   const hold: GrowingHold = createGrower({
-    ledger: {
+    ledger: only<Charging>({
       extend(id, amount, atLeast) {
         expect(id).toBe("c1");
         asked.push([Number(amount) / 100, Number(atLeast) / 100]);
         return new Promise((resolve, reject) => answers.push({ resolve, reject }));
       },
-    },
+    }),
     tokens,
     pricer: {
       async tighten(given, bytes, room) {

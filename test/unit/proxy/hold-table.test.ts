@@ -2,11 +2,12 @@ import { describe, expect, it } from "vitest";
 import type { Shortage } from "../../../src/core/budget.ts";
 import { usd, type PicoUsd } from "../../../src/core/money.ts";
 import type { Refusal } from "../../../src/core/refusals.ts";
-import type { HoldRequest, HoldResult } from "../../../src/ports/ledger.ts";
+import type { Charging, HoldRequest, HoldResult } from "../../../src/ports/ledger.ts";
 import { createHolder, holdRefusal } from "../../../src/proxy/hold.ts";
 import type { Growth, Pricer, Quote, Reservation } from "../../../src/proxy/price.ts";
 import { sendBeforeFile, unnamedModel } from "../../../src/wire/form.ts";
 import { catalogueOf, model, noon, request, someone } from "./examples.ts";
+import { only } from "../../support/only.ts";
 
 const pico = (amount: number) => BigInt(amount) as PicoUsd;
 const growth: Growth = { sliceTokens: 10, outputTokensMax: 100, costAt: (tokens) => pico(tokens + 1) };
@@ -62,14 +63,14 @@ async function placed(asked: Quote, answers: readonly HoldResult[], tighter?: Re
     return tighter && { ...tighter, promptTokens: 10 };
   };
   const place = createHolder({
-    ledger: {
+    ledger: only<Charging>({
       async hold(order) {
         held.push(order);
         const answer = answers[held.length - 1];
         if (answer === undefined) throw new Error("the ledger is asked too often");
         return answer;
       },
-    },
+    }),
     pricer: { tighten } as Pricer,
     scopeName: async ({ window }) => `scope of ${window.budget.id}`,
   });

@@ -4,10 +4,11 @@ import { usd, type PicoUsd } from "../../../src/core/money.ts";
 import type { Outcome } from "../../../src/core/settlement.ts";
 import { noTokens, unchanged } from "../../../src/core/tokens.ts";
 import type { ChargePosted, Events } from "../../../src/ports/events.ts";
-import type { ChargeLedger, SettleResult } from "../../../src/ports/ledger.ts";
+import type { Charging, SettleResult } from "../../../src/ports/ledger.ts";
 import { createSettler, type SettleParams } from "../../../src/proxy/settle.ts";
 import { memoryStore } from "../../support/ledger-fixtures.ts";
 import { heardLog, type HeardLine } from "../../support/heard-log.ts";
+import { only } from "../../support/only.ts";
 import { model, noon, pinned, someone } from "./examples.ts";
 
 const end = { at: noon, status: 200, servedModel: null, gatewayRequestId: null, durationMs: 1, firstTokenMs: null };
@@ -18,7 +19,8 @@ const counted = { tokens: { ...noTokens, input: 100 }, errorFactor: unchanged, h
 const cut = { kind: "cut", promptTokens: 100, deliveredTokens: 3, errorFactor: unchanged, hiddenTokens: 0 } as const;
 
 /** Settles orders with a ledger; `posted` and `lines` are what was announced and logged. */
-function settling(ledger: Pick<ChargeLedger, "post" | "void">) {
+function settling(methods: Partial<Charging>) {
+  const ledger = only<Charging>(methods);
   const posted: ChargePosted[] = [];
   const log = heardLog();
   const settle = createSettler({

@@ -47,6 +47,7 @@ function ledgerOver(db: Connection, channel: BatchChannel, by: Clock = clock) {
     close: async () => {},
   };
   return {
+    queue,
     ledger: new QueuedLedger(queue, new ShortReads(db, utc, () => null), reads, reads, (span) =>
       streamCharges(db.name, span),
     ),
@@ -234,7 +235,7 @@ describe("a database that cannot be written", () => {
     using folder = tempFolder();
     const db = freshDatabase(folder);
     const manual = manualClock(noon);
-    const { ledger, keys } = ledgerOver(db, inProcessChannel(new Writer(db, utc, null)), manual);
+    const { queue, ledger, keys } = ledgerOver(db, inProcessChannel(new Writer(db, utc, null)), manual);
     await ledger.setBudget(budget({ kind: "all" }, "1d", "1000"), noon);
     const ids = Array.from({ length: 200 }, (_, n) => `h${n}`);
     await Promise.all(ids.map((id) => ledger.hold(holdOf(id, usd("1")))));
@@ -261,7 +262,7 @@ describe("a database that cannot be written", () => {
     expect((await settled).every((result) => result.ok && result.first)).toBe(true);
     expect(await ledger.windows(noon)).toMatchObject([{ held: 0n }]);
     expect(await ledger.verify()).toEqual({ charges: 200, differences: [] });
-    await ledger[Symbol.asyncDispose]();
+    await queue.close();
     db.close();
   });
 
@@ -272,7 +273,7 @@ describe("a database that cannot be written", () => {
       { path: folder.database, timeZone: "UTC", owner: registerOwner(db, noon), changes: 0, opened: {} },
       { changed: () => {}, lost: () => {} },
     );
-    const { ledger } = ledgerOver(db, thread);
+    const { queue, ledger } = ledgerOver(db, thread);
     await ledger.setBudget(budget({ kind: "all" }, "1d", "1000"), noon);
     const ids = Array.from({ length: 100 }, (_, n) => `h${n}`);
     await Promise.all(ids.map((id) => ledger.hold(holdOf(id, usd("1")))));
@@ -283,7 +284,7 @@ describe("a database that cannot be written", () => {
     expect((await Promise.all(settled)).every(({ ok }) => ok)).toBe(true);
     const admitted = (await Promise.all(held)).filter(({ ok }) => ok).length;
     await ledger.hold(holdOf("after", usd("1")));
-    await ledger[Symbol.asyncDispose]();
+    await queue.close();
     expect((await ledger.pending()).count).toBe(admitted + 1);
     expect((await ledger.verify()).differences).toEqual([]);
     db.close();
