@@ -1,6 +1,6 @@
-import { adapters } from "./app.ts";
 import type { Io } from "./cli/io.ts";
 import { runCli } from "./cli/program.ts";
+import { ownSurroundings } from "./cli/surroundings.ts";
 import { processEnvironment, readTextFile } from "./config/environment.ts";
 
 const env = processEnvironment();
@@ -20,7 +20,7 @@ process.stdout.on("error", (error: NodeJS.ErrnoException) => {
 });
 
 try {
-  process.exitCode = await runCli(process.argv.slice(2), { io, env, readFile: readTextFile, adapters });
+  process.exitCode = await runCli(process.argv.slice(2), { ...ownSurroundings, io, env, readFile: readTextFile });
 } catch (error) {
   // A bug, or a database that failed in the middle of a command. Not 1: that is an answer, such as verify's difference.
   process.stderr.write(`farebox: unexpected fault: ${error instanceof Error ? error.stack : String(error)}\n`);

@@ -1,8 +1,7 @@
 import type { Command, Option } from "commander";
-import type { CliContext } from "../../src/cli/tools.ts";
+import type { Surroundings } from "../../src/cli/tools.ts";
 import { buildProgram } from "../../src/cli/program.ts";
 import { settingFlagsHeading } from "../../src/cli/setting-flags.ts";
-import { billingErrors } from "../../src/sandbox/billing-errors.ts";
 import { capitalized, cell, code, table } from "./markdown.ts";
 
 /** What a command line declares, for reading only. */
@@ -18,16 +17,12 @@ let written = "";
 const program = await programOf();
 
 async function programOf(): Promise<Command> {
-  const context = {
-    adapters: {
-      version: "",
-      sandboxScenarios: [],
-      sandboxBillingErrors: Object.entries(billingErrors).map(([usage, description]) => ({ usage, description })),
-    },
-    io: { stdout: { write: (text: string) => (written += text) } },
-    run: () => () => Promise.resolve(),
-  };
-  return await buildProgram(context as unknown as CliContext, () => true);
+  const io = { stdout: { write: (text: string) => (written += text) } };
+  return await buildProgram(
+    { io, version: "" } as unknown as Surroundings,
+    () => true,
+    () => {},
+  );
 }
 
 /** Every command that can be run, in the order of the help. */

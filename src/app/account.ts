@@ -1,9 +1,14 @@
-import type { AccountReading } from "../cli/adapters.ts";
 import type { Settings } from "../config/settings.ts";
 import { createGateway } from "../gateway/gateway.ts";
 import type { Clock } from "../ports/clock.ts";
 import { fetchWhole, type WholeAnswer } from "../proxy/fetch-whole.ts";
 import { isObject, parseJson } from "../wire/json.ts";
+
+export type AccountReading =
+  /** `record` as the gateway sent it, parsed; `fetchedAt` on the clock's wall time. */
+  | { readonly ok: true; readonly record: unknown; readonly fetchedAt: number }
+  /** One sentence for a person, without the gateway key. */
+  | { readonly ok: false; readonly message: string };
 
 /** A person waits for it. Milliseconds. */
 const patienceMs = 15_000;

@@ -1,40 +1,62 @@
 import { setTimeout as pause } from "node:timers/promises";
-import type { CopiedLedger, Upkeep, UpkeepResult } from "../cli/adapters.ts";
 import { storeProblem } from "../cli/tools.ts";
-import type { ExitCode } from "../cli/io.ts";
+import { refusal } from "../cli/io.ts";
 import { isSame, placeProblem } from "../cli/out-file.ts";
-import { shownDatabase } from "../config/database.ts";
+import { shownDatabase, type DatabaseSetting } from "../config/database.ts";
+import type { Settings } from "../config/settings.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { RowDifference } from "../store/copy/copy.ts";
 import type { MoveFailure } from "../store/copy/move.ts";
 import { backUp, restore, type CopyFailure } from "../store/sqlite/backup.ts";
 import { pruneFile } from "../store/sqlite/prune-file.ts";
-import { repair } from "../store/sqlite/repair.ts";
+import { repair, type RepairOptions } from "../store/sqlite/repair.ts";
 import { calendarOf } from "../time/calendar.ts";
+import { tuneRuntime } from "./runtime.ts";
 import { migrateLedger, restoreHint, serverOf, stampOf } from "./ledger.ts";
 
-/** The work of `farebox db` on the ledger that the settings name. */
-export function createUpkeep(clock: Clock): Upkeep {
+export type PostgresSetting = Extract<DatabaseSetting, { readonly kind: "postgres" }>;
+/** Receives a share from 0 to 1. */
+type OnProgress = (share: number) => void;
+
+/** The work on the ledger as a whole that the settings name. */
+export type Maintenance = ReturnType<typeof createMaintenance>;
+
+type Done<W extends keyof Maintenance> = Extract<Awaited<ReturnType<Maintenance[W]>>, { readonly ok: true }>;
+
+export type CopiedLedger = Done<"backUp">;
+export type MovedLedger = Done<"move">;
+export type RepairedRow = Parameters<Parameters<Maintenance["repair"]>[1]["onMended"]>[0];
+
+export function createMaintenance(clock: Clock) {
+  // A verification makes short-lived objects by the million: the young generation must not grow with them.
+  tuneRuntime();
   return {
-    async migrate({ database }, { backup }) {
+    /** Brings the ledger to this release's schema. */
+    async migrate({ database }: Settings, { backup }: { readonly backup: boolean }) {
       const result = await migrateLedger(database, { at: clock.now(), create: true, backup });
       if (!result.ok) return ledgerRefused(result.failure, shownDatabase(database));
       return { ...result, restore: result.backup === null ? null : restoreHint(database, result.backup) };
     },
 
-    async backUp({ database, timeZone }, file, { replace, onProgress }) {
-      if (database.kind === "postgres") return refused(copiedByServer("backed up with pg_dump"));
+    /** Copies the ledger, next to a running `serve` too, and checks the copy. */
+    async backUp(
+      { database, timeZone }: Settings,
+      file: string,
+      { replace, onProgress }: { readonly replace: boolean; readonly onProgress: OnProgress },
+    ) {
+      if (database.kind === "postgres") return refusal(copiedByServer("backed up with pg_dump"));
       const { path } = database;
       const problem = placeProblem(file, path, "backup", replace);
-      if (problem !== null) return refused(problem);
+      if (problem !== null) return refusal(problem);
       const result = await backUp({ path, file, calendar: calendarOf(timeZone), onProgress });
-      return result.ok ? { ok: true, ...result.copied } : ledgerRefused(result.failure, path);
+      return result.ok ? { ok: true as const, ...result.copied } : ledgerRefused(result.failure, path);
     },
 
-    async restore({ database, timeZone }, file, onProgress) {
-      if (database.kind === "postgres") return refused(copiedByServer("restored with pg_restore"));
+    /** Replaces the ledger by a checked copy of `file`; `replaced` is the path of the former one. */
+    async restore({ database, timeZone }: Settings, file: string, onProgress: OnProgress) {
+      if (database.kind === "postgres") return refusal(copiedByServer("restored with pg_restore"));
       const { path } = database;
-      if (isSame(file, path)) return refused(`${file} is the ledger itself; name a backup of it`);
+      if (isSame(file, path)) return refusal(`${file} is the ledger itself; name a backup of it`);
       const result = await restore({
         path,
         file,
@@ -42,18 +64,24 @@ export function createUpkeep(clock: Clock): Upkeep {
         stamp: stampOf(clock.now()),
         onProgress,
       });
-      if (result.ok) return { ok: true, ...result.copied, replaced: result.replaced };
-      if ("verification" in result) return refused(unsound(file, result.verification.differences.length), 1);
+      if (result.ok) return { ok: true as const, ...result.copied, replaced: result.replaced };
+      if ("verification" in result) return refusal(unsound(file, result.verification.differences.length), 1);
       return result.of === "ledger" ? ledgerRefused(result.failure, path) : backupRefused(result.failure, file);
     },
 
-    async move(from, to, on) {
+    /** Moves the ledger in a file into an empty PostgreSQL database, while no proxy runs on it, and compares every row. */
+    async move(
+      from: string,
+      to: PostgresSetting,
+      on: { readonly onCopied: OnProgress; readonly onCompared: OnProgress },
+    ) {
       const { moveToPostgres } = await import("../store/copy/move.ts");
       const result = await moveToPostgres({ path: from, server: serverOf(to), ...on });
-      return result.ok ? result : refused(movingProblem(result, from, to.shown), result.kind === "differs" ? 1 : 2);
+      return result.ok ? result : refusal(movingProblem(result, from, to.shown), result.kind === "differs" ? 1 : 2);
     },
 
-    async repair({ database, timeZone }, on) {
+    /** Rebuilds derived sums that differ from the charges; `onMended` receives each change once it is durable. */
+    async repair({ database, timeZone }: Settings, on: Pick<RepairOptions, "onMended" | "onProgress">) {
       const how = { calendar: calendarOf(timeZone), clock, pause, ...on };
       const result =
         database.kind === "postgres"
@@ -62,13 +90,19 @@ export function createUpkeep(clock: Clock): Upkeep {
       return result.ok ? result : ledgerRefused(result.failure, shownDatabase(database));
     },
 
-    async prune({ database, timeZone }, options) {
+    /** Turns charges of ended days into sums; with `dryRun` it only counts. */
+    async prune(
+      { database, timeZone }: Settings,
+      options: { readonly olderThanMs: number; readonly dryRun: boolean; readonly onProgress: OnProgress },
+    ) {
       const how = { calendar: calendarOf(timeZone), clock, pause, ...options };
       const result =
         database.kind === "postgres"
           ? await (await import("../store/postgres/prune.ts")).pruneServer({ server: serverOf(database), ...how })
           : await pruneFile({ path: database.path, ...how });
-      return result.ok ? { ok: true, ...result.pruned } : ledgerRefused(result.failure, shownDatabase(database));
+      return result.ok
+        ? { ok: true as const, ...result.pruned }
+        : ledgerRefused(result.failure, shownDatabase(database));
     },
   };
 }
@@ -144,14 +178,10 @@ function unsound(file: string, differences: number): string {
   return `${file} does not agree with itself (${differences} differences; farebox verify --database shows them); the ledger stays as it is`;
 }
 
-function refused(problem: string, code: ExitCode = 2): UpkeepResult<CopiedLedger> & { readonly ok: false } {
-  return { ok: false, problem, code };
-}
-
 function ledgerRefused(failure: CopyFailure, path: string) {
-  return refused(ledgerProblem(failure, path), failure.kind === "corrupt" ? 1 : 2);
+  return refusal(ledgerProblem(failure, path), failure.kind === "corrupt" ? 1 : 2);
 }
 
 function backupRefused(failure: CopyFailure, file: string) {
-  return refused(backupProblem(failure, file), failure.kind === "corrupt" ? 1 : 2);
+  return refusal(backupProblem(failure, file), failure.kind === "corrupt" ? 1 : 2);
 }

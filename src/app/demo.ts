@@ -6,6 +6,7 @@ import { setBudget } from "../admin/budgets.ts";
 import { createKey } from "../admin/keys.ts";
 import { bold, fail, printLine, type ExitCode, type Io } from "../cli/io.ts";
 import { runCli } from "../cli/program.ts";
+import { ownSurroundings } from "../cli/surroundings.ts";
 import { printTable } from "../cli/table.ts";
 import { loadSettings } from "../config/load.ts";
 import type { Settings } from "../config/settings.ts";
@@ -17,7 +18,6 @@ import type { Sandbox } from "../sandbox/options.ts";
 import { startSandbox } from "../sandbox/server.ts";
 import { isTimeZone } from "../time/calendar.ts";
 import { systemClock } from "../time/clock.ts";
-import { adapters } from "../app.ts";
 import { runDemoRequests } from "./demo-requests.ts";
 import { isCheckout, packageVersion } from "./package.ts";
 import { startServing, type Serving } from "./serving.ts";
@@ -123,7 +123,7 @@ async function showRequests(
 /** The report as the command prints it, and the gateway's own books beside it. True when both agree and `verify` is clean. */
 async function showSums(io: Io, serving: Serving, sandbox: Sandbox, database: string): Promise<boolean> {
   heading(io, "Spend, as `farebox report --by key,model` prints it");
-  const context = { io, env: {}, readFile: noFiles, adapters };
+  const context = { ...ownSurroundings, io, env: {}, readFile: noFiles };
   const reported = await runCli(["report", "--by", "key,model", "--database", database], context);
   heading(io, "Books");
   const verification = await serving.ledger.verify();

@@ -1,10 +1,9 @@
 import { createServer } from "node:net";
 import { availableParallelism } from "node:os";
-import type { ExamineSubject } from "../cli/adapters.ts";
 import { ledgerFile } from "../config/database.ts";
 import { loadSettings, type LoadResult } from "../config/load.ts";
 import type { Settings } from "../config/settings.ts";
-import { environmentSource, fileSource } from "../config/sources.ts";
+import { environmentSource, fileSource, type Environment, type Flags, type ReadFile } from "../config/sources.ts";
 import {
   configVariable,
   settingNames,
@@ -38,10 +37,17 @@ import { shippedPrices } from "./package.ts";
 const gatewayPatienceMs = 15_000;
 const portPatienceMs = 2_000;
 
+/** The settings that `doctor` was started with. */
+interface DoctorInput {
+  readonly flags: Flags;
+  readonly env: Environment;
+  readonly readFile: ReadFile;
+}
+
 type Tell = (check: Check) => void;
 
 /** Looks at everything that `serve` needs, one thing after the other; what fails keeps nothing else from being looked at. */
-export async function examine(subject: ExamineSubject, clock: Clock, tell: Tell): Promise<void> {
+export async function examine(subject: DoctorInput, clock: Clock, tell: Tell): Promise<void> {
   await guarded("settings", tell, async () => await examineSettings(subject));
   await within(
     subject,
@@ -88,7 +94,7 @@ async function guarded(name: string, tell: Tell, part: () => Promise<Check[]>): 
 }
 
 async function within(
-  subject: ExamineSubject,
+  subject: DoctorInput,
   uses: readonly SettingName[],
   name: string,
   tell: Tell,
@@ -101,7 +107,7 @@ async function within(
 }
 
 /** The settings of one part, whatever is wrong with the others. */
-function settingsOf({ flags, env, readFile }: ExamineSubject, uses: readonly SettingName[]): LoadResult {
+function settingsOf({ flags, env, readFile }: DoctorInput, uses: readonly SettingName[]): LoadResult {
   const known = new Set([
     ...settingNames.flatMap((name) => [variableOf(name), variableOf(`${name}_file`)]),
     configVariable,
@@ -112,7 +118,7 @@ function settingsOf({ flags, env, readFile }: ExamineSubject, uses: readonly Set
   return loadSettings({ env: cleaned, flags, readFile, isTimeZone, uses });
 }
 
-async function examineSettings({ flags, env, readFile }: ExamineSubject): Promise<Check[]> {
+async function examineSettings({ flags, env, readFile }: DoctorInput): Promise<Check[]> {
   const loaded = loadSettings({
     env,
     flags,
@@ -298,7 +304,7 @@ export function judgePublicUrl(publicUrl: string | null, gatewayOrigin: string |
 }
 
 /** Files that hold a secret: those that `_FILE` settings name, and the settings file where a secret stands in it. */
-function secretFiles({ env, readFile }: ExamineSubject): string[] {
+function secretFiles({ env, readFile }: DoctorInput): string[] {
   const file = fileSource(env, readFile);
   const secrets = settingNames.filter((name) => settingOf(name).kind.secret);
   const named = [environmentSource(env), file.source].flatMap((source) =>

@@ -5,6 +5,8 @@ import type { Secret } from "../config/secret.ts";
 import type { CopyFailure } from "../store/sqlite/backup.ts";
 import type { OpenResult, StoreOptions } from "../store/store.ts";
 
+export type { OpenFailure, OpenResult, Store } from "../store/store.ts";
+
 /** Opens the ledger that the settings name. What only the other engine needs is not loaded. */
 export async function openLedger(database: DatabaseSetting, options: StoreOptions): Promise<OpenResult> {
   if (database.kind === "sqlite") {

@@ -1,43 +1,39 @@
 import { buildCatalogue, type CatalogueBuilder } from "../catalogue/build.ts";
 import { explainPrice, similarNames } from "../catalogue/explain.ts";
-import { formatFault } from "../core/fault.ts";
 import { loadCatalogue, readPriceTexts } from "../catalogue/load.ts";
-import type { Adapters } from "../cli/adapters.ts";
+import { formatFault } from "../core/fault.ts";
+import type { PriceImportParams, PriceImportResult } from "../ports/price-import.ts";
 
-/** What the commands need of the price files. `build`: as `buildCatalogue`, for a process that loads the same files again and again. */
-export function priceAdapters(
-  shipped: URL,
-  build: CatalogueBuilder = buildCatalogue,
-): Pick<Adapters, "loadCatalogue" | "explainPrice" | "importPrices" | "writePriceFiles" | "download"> {
-  const load = (folder: string | null) => loadCatalogue({ shipped, user: folder ?? undefined }, build);
-  return {
-    async loadCatalogue(folder) {
-      const loaded = await load(folder);
-      return loaded.ok ? loaded : { ok: false, faults: loaded.faults.map(formatFault) };
-    },
+/** The shipped price files. */
+export interface PriceFiles {
+  readonly shipped: URL;
+  /** As `buildCatalogue`, for a process that loads the same files again and again. */
+  readonly build?: CatalogueBuilder;
+}
 
-    async explainPrice(folder, model, at) {
-      const loaded = await load(folder);
-      if (!loaded.ok) return { ok: false, faults: loaded.faults.map(formatFault) };
-      return { ok: true, explained: explainPrice(loaded, model, at), near: similarNames(loaded, model) };
-    },
+/** Loads the shipped price files, then those of the folder where one is given. A fault is one line with its file and place. */
+export async function loadPrices({ shipped, build = buildCatalogue }: PriceFiles, folder: string | null) {
+  const loaded = await loadCatalogue({ shipped, user: folder ?? undefined }, build);
+  return loaded.ok ? loaded : ({ ok: false, faults: loaded.faults.map(formatFault) } as const);
+}
 
-    async importPrices(folder, order) {
-      const { importPrices } = await import("../catalogue/import/import.ts");
-      const read = await readPriceTexts({ shipped, user: folder ?? undefined });
-      return read.ok
-        ? importPrices(read.layers, order, build)
-        : { ok: false, problems: read.faults.map(formatFault), usage: false };
-    },
+/** Explains a model's price; `explained` is undefined for a model without one, `near` are the names it may have meant. */
+export async function explainModel(files: PriceFiles, folder: string | null, model: string, at: number) {
+  const loaded = await loadPrices(files, folder);
+  return loaded.ok
+    ? ({ ok: true, explained: explainPrice(loaded, model, at), near: similarNames(loaded, model) } as const)
+    : loaded;
+}
 
-    async writePriceFiles(files) {
-      const { writeFiles } = await import("../catalogue/import/write.ts");
-      return writeFiles(files);
-    },
-
-    async download(address) {
-      const { fetchText } = await import("./price-sources.ts");
-      return fetchText(address);
-    },
-  };
+/** Compares other projects' tables with the price files, as a price file that is sound beside those of `loadPrices`. */
+export async function importTables(
+  { shipped, build = buildCatalogue }: PriceFiles,
+  folder: string | null,
+  order: PriceImportParams,
+): Promise<PriceImportResult> {
+  const { importPrices } = await import("../catalogue/import/import.ts");
+  const read = await readPriceTexts({ shipped, user: folder ?? undefined });
+  return read.ok
+    ? importPrices(read.layers, order, build)
+    : { ok: false, problems: read.faults.map(formatFault), usage: false };
 }

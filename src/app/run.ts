@@ -1,8 +1,7 @@
 import { spawn } from "node:child_process";
 import { constants } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
-import { beginSession } from "../admin/run-sessions.ts";
-import type { RunOrder } from "../cli/adapters.ts";
+import { beginSession, type NewSession } from "../admin/run-sessions.ts";
 import { storeProblem } from "../cli/tools.ts";
 import { fail, note, type Io } from "../cli/io.ts";
 import { shownDatabase } from "../config/database.ts";
@@ -25,6 +24,16 @@ import { packageVersion } from "./package.ts";
 import { tuneRuntime } from "./runtime.ts";
 import { startServing, type Serving } from "./serving.ts";
 import { userName } from "./user-name.ts";
+
+export interface RunParams {
+  /** The command and its arguments. */
+  readonly words: readonly string[];
+  /** The name or id of the key whose session it is; null if none is named. */
+  readonly key: string | null;
+  /** A key itself, from the environment; null for none. */
+  readonly secret: string | null;
+  readonly wish: NewSession;
+}
 
 /** How long an answer of the proxy is waited for. Milliseconds. */
 const patienceMs = 15_000;
@@ -56,7 +65,7 @@ interface Session {
 }
 
 /** Runs a command in a session of its own; answers its exit code. */
-export async function runInSession(order: RunOrder, settings: Settings, io: Io): Promise<number> {
+export async function runInSession(order: RunParams, settings: Settings, io: Io): Promise<number> {
   const signals = new PassedSignals(io);
   await using owned = new AsyncDisposableStack();
   owned.defer(() => signals.stop());
@@ -141,7 +150,7 @@ async function openStore(settings: Settings, clock: Clock): Promise<OpenLedger &
 }
 
 /** Who can open the ledger can change every key in it, so the key itself is not needed. */
-async function beginByLedger(order: RunOrder, { keys, sessions, ledger }: OpenLedger, clock: Clock): Promise<Session> {
+async function beginByLedger(order: RunParams, { keys, sessions, ledger }: OpenLedger, clock: Clock): Promise<Session> {
   const key = await keyFor(order.key, keys, clock.now());
   const begun = await beginSession({ sessions, clock }, key, order.wish, operatingSystemUser(userName()));
   if (!begun.ok) throw new Problem(begun.message);
@@ -174,7 +183,7 @@ async function keyFor(name: string | null, keys: KeyStore, now: number): Promise
 }
 
 /** With the key itself, which needs no access to the ledger. */
-async function beginByKey(url: string, key: string, { wish }: RunOrder): Promise<Session> {
+async function beginByKey(url: string, key: string, { wish }: RunParams): Promise<Session> {
   const { budget_usd: budget, ...rest } = wish;
   const body = { ...rest, ...(budget !== null && { budget_usd: formatUsd(budget) }) };
   const begun = (await askProxy(url, { method: "POST", path: "", credential: key, body })) as {

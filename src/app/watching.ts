@@ -1,4 +1,12 @@
-import type { Watching } from "../cli/adapters.ts";
+/** Output that continues until a person or a signal ends it. */
+export interface Watching extends AsyncDisposable {
+  /** Of the terminal, now. */
+  size(): { readonly columns: number; readonly rows: number };
+  /** Replaces the lines on the screen. */
+  draw(lines: readonly string[]): void;
+  /** Waits so many milliseconds, less if the terminal changes its size; false once it is to end. */
+  wait(ms: number): Promise<boolean>;
+}
 
 const enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 const leaveScreen = "\x1b[?7h\x1b[?25h\x1b[?1049l";

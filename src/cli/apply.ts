@@ -1,4 +1,4 @@
-import type { ApplyFile } from "../admin/apply-file.ts";
+import { applyFileKind, type ApplyFile } from "../admin/apply-file.ts";
 import { planOf, type Plan, type PlannedChange, type Present } from "../admin/apply-plan.ts";
 import { applyChanges, readPresent, type Applied } from "../admin/apply.ts";
 import { ledgerFile, shownDatabase } from "../config/database.ts";
@@ -6,6 +6,8 @@ import { formatFault } from "../core/fault.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { ReadYaml } from "../ports/yaml.ts";
 import { keysGoTo, keysOutProblem, type NewKey } from "./apply-keys.ts";
+import { calendarOf } from "../time/calendar.ts";
+import { readYaml } from "../yaml/read.ts";
 import { command, json, refusal, type Given, type Refusal } from "./command.ts";
 import { note, printJson, printLine, type ExitCode, type Io } from "./io.ts";
 import { ledgerSettings, storeProblem, type LedgerTools, type Tools } from "./tools.ts";
@@ -64,22 +66,22 @@ export const commands = [
 type Found = { readonly ok: true; readonly present: Present; readonly calendar: Calendar } | Refusal;
 
 /** Reads the present state; without a ledger there is nothing yet. */
-async function presentState({ adapters, settings }: Tools): Promise<Found> {
-  const opening = await adapters.openStore(settings, "read");
+async function presentState({ openLedger, settings }: Tools): Promise<Found> {
+  const opening = await openLedger("read");
   if (opening.ok) {
     await using store = opening.store;
-    return { ok: true, present: await readPresent(store), calendar: adapters.calendarOf(store.timeZone) };
+    return { ok: true, present: await readPresent(store), calendar: calendarOf(store.timeZone) };
   }
   if (opening.failure.kind !== "missing")
     return refusal(storeProblem(opening.failure, shownDatabase(settings.database)));
-  return { ok: true, present: { teams: [], keys: [], budgets: [] }, calendar: adapters.calendarOf(settings.timeZone) };
+  return { ok: true, present: { teams: [], keys: [], budgets: [] }, calendar: calendarOf(settings.timeZone) };
 }
 
 /** The file with its faults, or why it cannot be read. */
-async function readApplyFile({ readFile, adapters }: Tools, name: string): Promise<ReadYaml<ApplyFile> | string> {
-  if (name === "-") return adapters.readApplyFile("stdin", (await adapters.readStdin()).toString());
+async function readApplyFile({ readFile, readStdin }: Tools, name: string): Promise<ReadYaml<ApplyFile> | string> {
+  if (name === "-") return readYaml("stdin", (await readStdin()).toString(), applyFileKind);
   const read = readFile(name);
-  if (read.ok) return adapters.readApplyFile(name, read.text);
+  if (read.ok) return readYaml(name, read.text, applyFileKind);
   return read.code === "ENOENT" ? `there is no file ${name}` : `${name} cannot be read (${read.code})`;
 }
 

@@ -14,10 +14,10 @@ export const commands = [
     needs: ["gateway_url", "gateway_api_key"],
     examples: ["farebox balance --json"],
     run: async (tools) => {
-      const { adapters, clock, settings } = tools;
+      const { fetchAccount, clock, settings } = tools;
       const burn = await burnOf(tools);
       if (typeof burn === "string") return refusal(burn);
-      const reading = await adapters.fetchAccount(settings);
+      const reading = await fetchAccount(settings, clock);
       if (!reading.ok) return refusal(reading.message, 1);
       const { ttlMs } = settings.balance;
       const { record, fetchedAt } = reading;
@@ -41,8 +41,8 @@ function planText({ plan, type }: { readonly plan: string | null; readonly type:
 }
 
 /** Spending an hour, or why it is not known. Without a ledger nothing has been spent through Farebox. */
-async function burnOf({ adapters, settings, clock }: Tools) {
-  const opening = await adapters.openStore(settings, "read");
+async function burnOf({ openLedger, settings, clock }: Tools) {
+  const opening = await openLedger("read");
   if (!opening.ok) {
     if (opening.failure.kind === "missing") return noMoney;
     return storeProblem(opening.failure, shownDatabase(settings.database));

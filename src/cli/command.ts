@@ -1,9 +1,11 @@
 import { Option, type Command } from "commander";
 import type { SettingName } from "../config/table.ts";
 import { example } from "./help.ts";
-import { fail, note, printJson, type ExitCode, type Io } from "./io.ts";
+import { fail, note, printJson, type ExitCode, type Io, type Refusal } from "./io.ts";
+
+export { refusal, type Refusal } from "./io.ts";
 import { addSettingFlags } from "./setting-flags.ts";
-import { ledgerSettings, toolsFor, type CliContext, type Intent, type LedgerTools, type Tools } from "./tools.ts";
+import { ledgerSettings, toolsFor, type Surroundings, type Intent, type LedgerTools, type Tools } from "./tools.ts";
 
 /** An option of a command. Its name is its key in the command's options: `outputCap` is `--output-cap`, `noTeam` is `--no-team`. */
 export interface OptionDeclaration {
@@ -46,18 +48,6 @@ type Param<W extends string> = W extends `<${string}...>`
 
 /** The arguments in a command's usage: "keys show <name-or-id>" has one. */
 type Params<U extends string> = U extends `${infer W} ${infer Rest}` ? [...Param<W>, ...Params<Rest>] : Param<U>;
-
-/** Why a command did not do its work: one line for each problem. A use case's `Failure` is one. */
-export interface Refusal {
-  readonly ok: false;
-  readonly message: string | readonly string[];
-  /** That of wrong usage unless given. */
-  readonly code?: ExitCode;
-}
-
-export function refusal(message: string | readonly string[], code?: ExitCode): Refusal {
-  return { ok: false, message, ...(code !== undefined && { code }) };
-}
 
 type Success<R> = Exclude<R, { readonly ok: false } | number>;
 
@@ -115,7 +105,12 @@ export function command<
 export const json = { help: "print JSON" } as const;
 
 /** Gives the program a command. Its topic, the first word, is there already. */
-export function addCommand(program: Command, { usage, declaration }: CliCommand, context: CliContext): void {
+export function addCommand(
+  program: Command,
+  { usage, declaration }: CliCommand,
+  surroundings: Surroundings,
+  onExit: (code: number) => void,
+): void {
   const { summary, options = {}, settings, ledger, help, examples, passThrough } = declaration;
   const [, topic = "", word, args = ""] = /^(\w+)(?: (\w+))?(?: ([<[].*))?$/.exec(usage) ?? [];
   const above = program.commands.find((each) => each.name() === topic) ?? program;
@@ -127,7 +122,7 @@ export function addCommand(program: Command, { usage, declaration }: CliCommand,
   addSettingFlags(added, used === "all" ? undefined : used);
   if (help !== undefined) added.addHelpText("after", typeof help === "string" ? () => help : help);
   example(added, ...examples);
-  added.action(context.run((...args: unknown[]) => run(context, added, declaration, args.slice(0, -2))));
+  added.action(async (...args: unknown[]) => onExit(await run(surroundings, added, declaration, args.slice(0, -2))));
 }
 
 function optionOf(name: string, { help, value, parse, choices, required, ...rest }: OptionDeclaration): Option {
@@ -140,19 +135,19 @@ function optionOf(name: string, { help, value, parse, choices, required, ...rest
 }
 
 async function run(
-  context: CliContext,
+  surroundings: Surroundings,
   added: Command,
   declaration: CliCommand["declaration"],
   params: unknown[],
 ): Promise<number> {
-  const { io } = context;
+  const { io } = surroundings;
   const { settings, ledger, needs, settingsUnread, check, json: toJson = (value) => value } = declaration;
   const refused = (problem: Refusal) => fail(io, problem.message, problem.code);
   const options = givenOptions(added, declaration.options ?? {}) as Given<Options>;
   const wrong = check?.(options, ...params) ?? null;
   if (wrong !== null) return refused(wrong);
   const uses = settingsUnread === true ? undefined : (settings ?? (ledger && ledgerSettings));
-  const tools = toolsFor(context, added, uses && { uses, ...(needs && { needs }) });
+  const tools = await toolsFor(surroundings, added, uses && { uses, ...(needs && { needs }) });
   if (!tools.ok) return refused(tools);
   const work = (given: Tools) => declaration.run(given, options, ...params);
   const result = await (ledger === undefined ? work(tools.value) : tools.value.withLedger(ledger, work));

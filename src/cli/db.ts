@@ -5,7 +5,8 @@ import { formatUsd } from "../core/money.ts";
 import { isPostgresUrl } from "../core/postgres-url.ts";
 import { pruneAgeMsMin } from "../core/retention.ts";
 import { verificationJson } from "../reporting/verification.ts";
-import type { CopiedLedger, MovedLedger, PostgresSetting, UpkeepResult } from "./adapters.ts";
+import type { CopiedLedger, MovedLedger, PostgresSetting } from "../app/database.ts";
+import type { Clock } from "../ports/clock.ts";
 import { command, json, refusal, type Refusal } from "./command.ts";
 import { note, printLine, type Io } from "./io.ts";
 import { progress } from "./progress.ts";
@@ -18,9 +19,10 @@ export const commands = [
     options: { noBackup: { help: "make no backup, where you have one" }, json },
     settings: ledgerSettings,
     examples: ["farebox db migrate"],
-    run: async ({ adapters, settings }, { noBackup }) => {
+    run: async ({ clock, settings }, { noBackup }) => {
       const place = shownDatabase(settings.database);
-      return done(await adapters.upkeep.migrate(settings, { backup: !noBackup }), { place });
+      const result = await (await maintenance(clock)).migrate(settings, { backup: !noBackup });
+      return result.ok ? { ...result, place } : result;
     },
     json: ({ from, to, backup, restore }) => ({ from, to, backup, restore }),
     print: (io, { place, changed, backup, restore, ...schemas }) => {
@@ -38,11 +40,11 @@ export const commands = [
     options: { force: { help: "replace the file where it is there" }, json },
     settings: ledgerSettings,
     examples: ["farebox db backup farebox-2026-11-20.db"],
-    run: async ({ adapters, settings, io }, { force }, file) => {
+    run: async ({ clock, settings, io }, { force }, file) => {
       const bar = progress(io, "copied");
-      const result = await adapters.upkeep.backUp(settings, file, { replace: force, onProgress: bar.show });
+      const result = await (await maintenance(clock)).backUp(settings, file, { replace: force, onProgress: bar.show });
       bar.end();
-      return done(result);
+      return result;
     },
     json: copiedJson,
     print: (io, copied) => printLine(io, `backed up to ${copied.file}: ${verdict(copied)}`),
@@ -54,11 +56,11 @@ export const commands = [
     options: { json },
     settings: ledgerSettings,
     examples: ["farebox db restore farebox-2026-11-20.db"],
-    run: async ({ adapters, settings, io }, _options, file) => {
+    run: async ({ clock, settings, io }, _options, file) => {
       const bar = progress(io, "copied");
-      const result = await adapters.upkeep.restore(settings, file, bar.show);
+      const result = await (await maintenance(clock)).restore(settings, file, bar.show);
       bar.end();
-      return done(result, { backup: file });
+      return result.ok ? { ...result, backup: file } : result;
     },
     json: ({ replaced, ...copied }) => ({ ...copiedJson(copied), replaced }),
     print: (io, { backup, replaced, ...copied }) => {
@@ -82,12 +84,12 @@ export const commands = [
     },
     settings: ledgerSettings,
     examples: ["farebox db prune --older-than 400d --dry-run"],
-    run: async ({ adapters, settings, io }, { olderThan, dryRun }) => {
+    run: async ({ clock, settings, io }, { olderThan, dryRun }) => {
       const bar = progress(io, "pruned");
       const how = { olderThanMs: olderThan, dryRun, onProgress: bar.show };
-      const result = await adapters.upkeep.prune(settings, how);
+      const result = await (await maintenance(clock)).prune(settings, how);
       bar.end();
-      if (!result.ok) return refusal(result.problem, result.code);
+      if (!result.ok) return result;
       const { charges, windows, quarters, before } = result;
       return {
         before: new Date(before).toISOString(),
@@ -125,19 +127,21 @@ export const commands = [
         copying.end();
         comparing.show(share);
       };
-      const result = await tools.adapters.upkeep.move(from, database, { onCopied: copying.show, onCompared });
+      const result = await (
+        await maintenance(tools.clock)
+      ).move(from, database, { onCopied: copying.show, onCompared });
       copying.end();
       comparing.end();
-      return done(result, { from, to: database.shown });
+      return result.ok ? { ...result, from, to: database.shown } : result;
     },
     json: movedJson,
     print: printMoved,
   }),
 ];
 
-/** The success of work on the ledger with more that its printer needs, or why there is none. */
-function done<T, M extends object>(result: UpkeepResult<T>, more = {} as M) {
-  return result.ok ? { ...result, ...more } : refusal(result.problem, result.code);
+async function maintenance(clock: Clock) {
+  const { createMaintenance } = await import("../app/database.ts");
+  return createMaintenance(clock);
 }
 
 /** Says what was done to the ledger; its tables may be those of this release already. */

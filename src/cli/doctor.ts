@@ -9,9 +9,10 @@ export const commands = [
     // Each is a check of its own.
     settingsUnread: true,
     examples: ["farebox doctor"],
-    run: async ({ adapters, io, flags, env, readFile }, options) => {
+    run: async ({ io, flags, env, readFile, clock }, options) => {
       const checks: Check[] = [];
-      await adapters.examine({ flags, env, readFile }, (check) => {
+      const { examine } = await import("../app/doctor.ts");
+      await examine({ flags, env, readFile }, clock, (check) => {
         checks.push(check);
         if (!options.json) printCheck(io, check);
       });

@@ -14,6 +14,7 @@ import {
 } from "../reporting/estimate.ts";
 import { readChatRequest } from "../wire/chat-request.ts";
 import { chatCompletions } from "../wire/endpoints/chat-completions.ts";
+import { loadPrices } from "../app/prices.ts";
 import { wholeNumberArgument } from "./arguments.ts";
 import { command, json, refusal, type Given, type Refusal } from "./command.ts";
 import { note, type Io } from "./io.ts";
@@ -37,14 +38,15 @@ export const commands = [
       "farebox estimate --file request.json --output-tokens 500",
       "farebox estimate --model gpt-4o --input-tokens 2000 --output-tokens 500",
     ],
-    run: async ({ adapters, clock, settings: { pricing, output } }, given) => {
-      const read = await readParams(given, () => adapters.readStdin());
+    run: async ({ prices, readStdin, clock, settings: { pricing, output } }, given) => {
+      const read = await readParams(given, readStdin);
       if (!read.ok) return read;
       const { params } = read;
-      const loading = await adapters.loadCatalogue(pricing.folder);
+      const loading = await loadPrices(prices, pricing.folder);
       if (!loading.ok) return refusal(loading.faults);
       const { catalogue } = loading;
-      await using tokens = await adapters.createTokenCounter();
+      const { createTokenCounter } = await import("../tokens/token-counter.ts");
+      await using tokens = createTokenCounter();
       const at = clock.now();
       const holdsFor = holdsWith(catalogue, tokens, at, output.cap);
       const result = await estimate({ catalogue, tokens, holdsFor, at }, params);

@@ -6,6 +6,7 @@ import { chargesCsv, chargesJsonLines } from "../reporting/export.ts";
 import { focusVersions } from "../reporting/focus-columns.ts";
 import { focusCsv, type LeftOut } from "../reporting/focus.ts";
 import { keyNames } from "../reporting/names.ts";
+import { loadPrices } from "../app/prices.ts";
 import { readSpan } from "./arguments.ts";
 import { command, refusal, type Given } from "./command.ts";
 import { note, writeTexts } from "./io.ts";
@@ -109,11 +110,11 @@ async function textsOf(
 /** Reads the makers of models from the price files; faulty ones are no reason not to export. */
 async function publishers({
   io,
-  adapters,
+  prices,
   clock,
   settings,
 }: LedgerTools): Promise<(model: string) => string | undefined> {
-  const loading = await adapters.loadCatalogue(settings.pricing.folder);
+  const loading = await loadPrices(prices, settings.pricing.folder);
   if (!loading.ok) {
     note(io, "the price files have faults (farebox prices check shows them): PublisherName is the provider");
     return () => undefined;

@@ -1,7 +1,7 @@
 import { styleText } from "node:util";
 import type { Environment } from "../config/sources.ts";
 
-/** What a command ends with: done, the thing asked about is wrong, wrong usage or settings. */
+/** Exit code of a command: done, the thing asked about is wrong, wrong usage or settings. */
 export type ExitCode = 0 | 1 | 2;
 
 export interface Output {
@@ -10,15 +10,15 @@ export interface Output {
   once?(event: "drain", listener: () => void): unknown;
 }
 
-/** Where commands write, handed in so that a test can read it. */
+/** Output of commands, handed in so that a test can read it. */
 export interface Io {
   readonly stdout: Output;
   readonly stderr: Output;
-  /** Whether stdout is a terminal. */
+  /** True if stdout is a terminal. */
   readonly isTTY: boolean;
-  /** Whether stderr is one; as stdout where nothing is said. */
+  /** True if stderr is one; as stdout unless given. */
   readonly isErrorTTY?: boolean;
-  /** How wide the terminal is; 80 where nothing is said. */
+  /** Width of the terminal; 80 unless given. */
   readonly columns?: number;
   readonly env: Environment;
 }
@@ -56,6 +56,18 @@ export function printLine(io: Io, line: string): void {
 /** A remark beside the output: stderr, so that it never ends up in a pipe. */
 export function note(io: Io, line: string): void {
   io.stderr.write(`${visible(line)}\n`);
+}
+
+/** Why a command did not do its work: one line for each problem. A use case's `Failure` is one. */
+export interface Refusal {
+  readonly ok: false;
+  readonly message: string | readonly string[];
+  /** That of wrong usage unless given. */
+  readonly code?: ExitCode;
+}
+
+export function refusal(message: string | readonly string[], code?: ExitCode): Refusal {
+  return { ok: false, message, ...(code !== undefined && { code }) };
 }
 
 /** One line a problem on stderr; answers the exit code of wrong usage unless another is given. */

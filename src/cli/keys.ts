@@ -169,7 +169,7 @@ export const commands = [
       const shown = await showKey(tools.keys, nameOrId);
       if (!shown.ok) return shown;
       const asks = !options.yes && !options.json && shown.key.revokedAt === null;
-      if (asks && (await tools.adapters.ask(`Close the key ${shown.key.name} for good?`)) === false) {
+      if (asks && (await tools.ask(`Close the key ${shown.key.name} for good?`)) === false) {
         note(tools.io, "nothing was changed");
         return 0;
       }

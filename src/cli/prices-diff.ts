@@ -1,7 +1,7 @@
 import { shownDatabase } from "../config/database.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import { diffPrices, diffTraffic, type PricesDiff, type TrafficDiff } from "../reporting/prices-diff.ts";
-import type { CatalogueLoading } from "./adapters.ts";
+import { loadPrices } from "../app/prices.ts";
 import { command, json, refusal, type Refusal } from "./command.ts";
 import { note, printLine, type Io } from "./io.ts";
 import { priceFolder } from "./price-folder.ts";
@@ -17,10 +17,10 @@ export const pricesDiff = command("prices diff <a> [b]", {
   settings: ["pricing", ...ledgerSettings],
   examples: ["farebox prices diff new-prices", "farebox prices diff shipped new-prices"],
   run: async (tools, _options, first, second) => {
-    const { adapters, settings } = tools;
+    const { prices, settings } = tools;
     const from = second === undefined ? settings.pricing.folder : priceFolder(first);
-    const before = await adapters.loadCatalogue(from);
-    const after = await adapters.loadCatalogue(priceFolder(second ?? first));
+    const before = await loadPrices(prices, from);
+    const after = await loadPrices(prices, priceFolder(second ?? first));
     if (!before.ok || !after.ok) return refusal([...new Set([...faultsOf(before), ...faultsOf(after)])]);
     const traffic = await trafficUnder(tools, before.catalogue, after.catalogue);
     return { diff: diffPrices(before.catalogue, after.catalogue), traffic };
@@ -34,7 +34,7 @@ export const pricesDiff = command("prices diff <a> [b]", {
     traffic.ok ? [] : [`what the last 30 days would have cost is left out: ${String(traffic.message)}`],
 });
 
-function faultsOf(loading: CatalogueLoading): readonly string[] {
+function faultsOf(loading: Awaited<ReturnType<typeof loadPrices>>): readonly string[] {
   return loading.ok ? [] : loading.faults;
 }
 
@@ -42,11 +42,11 @@ type Traffic = { readonly ok: true; readonly diff: TrafficDiff } | Refusal;
 
 /** Prices can be compared before there is any traffic: a ledger that cannot be opened is only noted. */
 async function trafficUnder(
-  { adapters, settings, clock }: Tools,
+  { openLedger, settings, clock }: Tools,
   before: Catalogue,
   after: Catalogue,
 ): Promise<Traffic> {
-  const opening = await adapters.openStore(settings, "read");
+  const opening = await openLedger("read");
   if (!opening.ok) return refusal(storeProblem(opening.failure, shownDatabase(settings.database)));
   await using store = opening.store;
   return { ok: true, diff: await diffTraffic(store.ledger, before, after, clock.now()) };

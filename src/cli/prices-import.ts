@@ -1,6 +1,9 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { priceTables, type PriceImport, type PriceTableText } from "../ports/price-import.ts";
+import { importTables } from "../app/prices.ts";
+import { fetchText } from "../app/price-sources.ts";
+import { writeFiles } from "../catalogue/import/write.ts";
 import { dayArgument, namesArgument } from "./arguments.ts";
 import { command, refusal, type Refusal } from "./command.ts";
 import { note, printText, type Io } from "./io.ts";
@@ -42,7 +45,7 @@ export const pricesImport = command("prices import <sources...>", {
     "farebox prices import data.json --models 'gpt-5*' --into my-prices --yes",
   ],
   run: async (tools, options, sources) => {
-    const { adapters, io, settings, clock } = tools;
+    const { prices, ask, io, settings, clock } = tools;
     const tables = await readSources(tools, sources);
     if (!tables.ok) return tables;
     const target = options.print ? null : (options.into ?? settings.pricing.folder);
@@ -50,7 +53,7 @@ export const pricesImport = command("prices import <sources...>", {
     // A folder that is not there yet has no files to compare with.
     const folder =
       options.into === undefined ? settings.pricing.folder : existsSync(options.into) ? options.into : null;
-    const result = await adapters.importPrices(folder, {
+    const result = await importTables(prices, folder, {
       tables: tables.tables,
       from: options.from ?? null,
       fromDate: options.fromDate ?? today,
@@ -66,13 +69,13 @@ export const pricesImport = command("prices import <sources...>", {
     const files = target === null ? [] : filesOf(imported, target);
     if (files.length === 0 || target === null) return { imported, target, written: [], isAsked: false };
     const isWanted =
-      options.yes || (!options.json && (await adapters.ask(`Write ${files.map(({ path }) => path).join(" and ")}?`)));
+      options.yes || (!options.json && (await ask(`Write ${files.map(({ path }) => path).join(" and ")}?`)));
     if (isWanted === null)
       return refusal(
         `nothing was written to ${target}: give --yes to write without being asked, or --print to print the file`,
       );
     if (!isWanted) return { imported, target, written: [], isAsked: true };
-    const written = await adapters.writePriceFiles(files);
+    const written = await writeFiles(files);
     if (!written.ok) return refusal(written.problem, 1);
     return { imported, target, written: written.paths, isAsked: true };
   },
@@ -92,13 +95,13 @@ export const pricesImport = command("prices import <sources...>", {
 type Sources = { readonly ok: true; readonly tables: readonly PriceTableText[] } | Refusal;
 
 /** Files and addresses, in the order in which they are given. */
-async function readSources({ readFile, adapters }: Tools, sources: readonly string[]): Promise<Sources> {
+async function readSources({ readFile }: Tools, sources: readonly string[]): Promise<Sources> {
   const tables: PriceTableText[] = [];
   for (const source of sources) {
     if (/^[a-z][a-z0-9+.-]*:\/\//i.test(source)) {
       if (!URL.canParse(source))
         return refusal(`${source} is no address that can be read; write one such as https://example.com/data.json`);
-      const fetched = await adapters.download(source);
+      const fetched = await fetchText(source);
       if (!fetched.ok) return refusal(fetched.problem, 1);
       const { origin, pathname } = new URL(source);
       tables.push({ file: origin + pathname, text: fetched.text });

@@ -1,6 +1,8 @@
 import { parseInstant } from "../reporting/instants.ts";
 import { fieldsText } from "../reporting/model-diff.ts";
 import { priceShown, type PriceShown } from "../reporting/price-explained.ts";
+import { explainModel } from "../app/prices.ts";
+import { calendarOf } from "../time/calendar.ts";
 import { command, json, refusal } from "./command.ts";
 import { printLine, type Io } from "./io.ts";
 import { figures, printFields, printTable, type TableCell } from "./table.ts";
@@ -17,11 +19,11 @@ export const pricesShow = command("prices show <model>", {
   },
   settings: ["pricing"],
   examples: ["farebox prices show gpt-4o", "farebox prices show claude-opus-4-6 --at 2026-03-12"],
-  run: async ({ adapters, clock, settings }, options, model) => {
+  run: async ({ prices, clock, settings }, options, model) => {
     // A price's validity is in UTC days, whatever the zone of budgets is.
-    const at = parseInstant("--at", options.at, clock.now(), adapters.calendarOf("UTC"));
+    const at = parseInstant("--at", options.at, clock.now(), calendarOf("UTC"));
     if (!at.ok) return refusal(at.problem);
-    const found = await adapters.explainPrice(settings.pricing.folder, model, at.at);
+    const found = await explainModel(prices, settings.pricing.folder, model, at.at);
     if (!found.ok) return refusal(found.faults);
     if (found.explained === undefined) return refusal(unknownModel(model, found.near), 1);
     return { model, near: found.near, shown: priceShown(model, found.explained, at.at) };

@@ -1,5 +1,6 @@
 import { pricesJson } from "../reporting/prices.ts";
 import type { PricedModelJson } from "../reporting/shapes/prices.ts";
+import { loadPrices } from "../app/prices.ts";
 import { command, json, refusal } from "./command.ts";
 import { printLine } from "./io.ts";
 import { pricesDiff } from "./prices-diff.ts";
@@ -14,8 +15,8 @@ export const commands = [
     options: { json },
     settings: ["pricing"],
     examples: ["farebox prices check my-prices"],
-    run: async ({ adapters, clock, settings }, _options, folder) => {
-      const loading = await adapters.loadCatalogue(folder ?? settings.pricing.folder);
+    run: async ({ prices, clock, settings }, _options, folder) => {
+      const loading = await loadPrices(prices, folder ?? settings.pricing.folder);
       return {
         sound: loading.ok,
         models: loading.ok ? loading.catalogue.list(clock.now()).length : null,
@@ -35,8 +36,8 @@ export const commands = [
     options: { json: { help: "print JSON, with every rate" } },
     settings: ["pricing"],
     examples: ["farebox prices list"],
-    run: async ({ adapters, clock, settings }) => {
-      const loading = await adapters.loadCatalogue(settings.pricing.folder);
+    run: async ({ prices, clock, settings }) => {
+      const loading = await loadPrices(prices, settings.pricing.folder);
       return loading.ok ? pricesJson(loading.catalogue, clock.now()) : refusal(loading.faults);
     },
     print: (io, { models }) => printTable(io, columns, models.map(priceCells)),

@@ -1,9 +1,6 @@
 import { Command, CommanderError, Help } from "commander";
-import type { Environment, ReadFile } from "../config/sources.ts";
-import type { Adapters } from "./adapters.ts";
 import { addCommand, type CliCommand } from "./command.ts";
-import type { Io } from "./io.ts";
-import type { CliContext } from "./tools.ts";
+import type { Surroundings } from "./tools.ts";
 
 interface Topic {
   /** As the help of the program shows it. */
@@ -91,27 +88,16 @@ const topics: readonly Topic[] = [
 
 const nameOf = ({ term }: Topic) => term.replace(/ .*/, "");
 
-export interface CliSurroundings {
-  readonly io: Io;
-  readonly env: Environment;
-  readonly readFile: ReadFile;
-  readonly adapters: Adapters;
-}
-
 /** Runs one command line (without the program's own name) and answers its exit code. Never throws for wrong input. */
-export async function runCli(argv: readonly string[], surroundings: CliSurroundings): Promise<number> {
+export async function runCli(argv: readonly string[], surroundings: Surroundings): Promise<number> {
   let exitCode = 0;
-  const context: CliContext = {
-    ...surroundings,
-    run:
-      (action) =>
-      async (...args) => {
-        exitCode = await action(...args);
-      },
-  };
   try {
     const wanted = argv.find((word) => topics.some((topic) => nameOf(topic) === word));
-    const program = await buildProgram(context, (name) => name === wanted);
+    const program = await buildProgram(
+      surroundings,
+      (name) => name === wanted,
+      (code) => (exitCode = code),
+    );
     await program.parseAsync([...argv], { from: "user" });
     return exitCode;
   } catch (error) {
@@ -122,13 +108,17 @@ export async function runCli(argv: readonly string[], surroundings: CliSurroundi
 }
 
 /** Builds the program with the commands of some topics, and no more than the names of the others. */
-export async function buildProgram(context: CliContext, isLoaded: (name: string) => boolean): Promise<Command> {
-  const { io, adapters } = context;
+export async function buildProgram(
+  surroundings: Surroundings,
+  isLoaded: (name: string) => boolean,
+  onExit: (code: number) => void,
+): Promise<Command> {
+  const { io, version } = surroundings;
   const terms = new Map<Command, string>();
   const help = new Help();
   const program = new Command("farebox")
     .description("A local OpenAI-compatible proxy that knows what every request costs")
-    .version(adapters.version)
+    .version(version)
     .exitOverride()
     // A command that has commands of its own leaves them the options behind their name.
     .enablePositionalOptions()
@@ -147,7 +137,7 @@ export async function buildProgram(context: CliContext, isLoaded: (name: string)
     terms.set(command, topic.term);
     if (!isLoaded(name)) continue;
     command.enablePositionalOptions();
-    for (const each of (await topic.load()).commands) addCommand(program, each, context);
+    for (const each of (await topic.load()).commands) addCommand(program, each, surroundings, onExit);
   }
   return program;
 }

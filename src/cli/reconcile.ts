@@ -2,6 +2,7 @@ import type { Doubt, Movement, Reconciliation, ReconcileResult } from "../core/r
 import { takeSample } from "../jobs/take-sample.ts";
 import { groupsExplaining, reconciliationJson, runReconciliation } from "../reporting/reconciliation.ts";
 import type { ReconciliationJson } from "../reporting/shapes/figures.ts";
+import { loadPrices } from "../app/prices.ts";
 import { readSpan } from "./arguments.ts";
 import { command, json, refusal } from "./command.ts";
 import { bold, note, printLine, type Io } from "./io.ts";
@@ -45,18 +46,18 @@ export const commands = [
 ];
 
 /** Nothing is explained from price files that cannot be read. */
-async function explanations({ io, adapters, ledger, settings }: LedgerTools, found: Reconciliation) {
+async function explanations({ io, prices, ledger, settings }: LedgerTools, found: Reconciliation) {
   if (found.agrees) return [];
-  const loading = await adapters.loadCatalogue(settings.pricing.folder);
+  const loading = await loadPrices(prices, settings.pricing.folder);
   if (loading.ok) return await groupsExplaining(ledger, loading.catalogue, found);
   note(io, `note: ${loading.faults[0] ?? ""}; no group of the price files is compared`);
   return [];
 }
 
-async function sampleNow({ io, adapters, ledger, samples, clock, settings }: LedgerTools): Promise<void> {
+async function sampleNow({ io, fetchAccount, ledger, samples, clock, settings }: LedgerTools): Promise<void> {
   let problem = "";
   const taken = await takeSample({ ledger, samples, clock }, async () => {
-    const reading = await adapters.fetchAccount(settings);
+    const reading = await fetchAccount(settings, clock);
     if (!reading.ok) problem = `: ${reading.message}`;
     return reading.ok ? reading.record : undefined;
   });

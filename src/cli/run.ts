@@ -41,11 +41,11 @@ The exit code is the command's: 128 + n where signal n ended it, 127 where there
         ? null
         : refusal(session.message.replace(/^budget_usd /, "--budget ").replace(/^tags /, "--tag "));
     },
-    run: async ({ adapters, env, settings, io }, given, words) => {
+    run: async ({ runInSession, env, settings, io }, given, words) => {
       const session = newSession(given);
       if (!session.ok) return session;
       const secret = env[keyVariable] || null;
-      return await adapters.runInSession({ words, key: given.key ?? null, secret, wish: session.value }, settings, io);
+      return await runInSession({ words, key: given.key ?? null, secret, wish: session.value }, settings, io);
     },
   }),
 ];

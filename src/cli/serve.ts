@@ -5,6 +5,6 @@ export const commands = [
     settings: "all",
     needs: ["gateway_url", "gateway_api_key"],
     examples: ["FAREBOX_GATEWAY_API_KEY_FILE=gateway.key farebox serve --gateway-url https://gateway.example"],
-    run: ({ adapters, settings, io }) => adapters.serve(settings, io),
+    run: ({ serve, settings, io }) => serve(settings, io),
   }),
 ];

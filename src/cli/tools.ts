@@ -8,19 +8,35 @@ import type { SettingName } from "../config/table.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
 import { LedgerUnavailable } from "../ports/ledger.ts";
-import type { Adapters, Store, StoreFailure } from "./adapters.ts";
-import type { Refusal } from "./command.ts";
-import { note, type Io } from "./io.ts";
+import type { readAccountOnce } from "../app/account.ts";
+import type { ask } from "../app/ask.ts";
+import type { OpenFailure, OpenResult, Store } from "../app/ledger.ts";
+import type { PriceFiles } from "../app/prices.ts";
+import type { runInSession } from "../app/run.ts";
+import { tuneRuntime } from "../app/runtime.ts";
+import type { serve } from "../app/serve.ts";
+import type { startWatching } from "../app/watching.ts";
+import { note, refusal, type Io, type Refusal } from "./io.ts";
 import { settingFlagsOf } from "./setting-flags.ts";
 
-/** Where a command line runs. Tests bring their own. */
-export interface CliContext {
+/** The surroundings of a command line. Tests bring their own. */
+export interface Surroundings {
   readonly io: Io;
   readonly env: Environment;
   readonly readFile: ReadFile;
-  readonly adapters: Adapters;
-  /** Turns an action that answers its exit code into one for commander. */
-  run<A extends unknown[]>(action: (...args: A) => Promise<number>): (...args: A) => Promise<void>;
+  /** Farebox's own version. */
+  readonly version: string;
+  readonly clock: Clock;
+  /** The user that runs the command, as the operating system names them. */
+  userName(): string;
+  ask: typeof ask;
+  /** All of stdin. */
+  readStdin(): Promise<Buffer>;
+  readonly prices: PriceFiles;
+  fetchAccount: typeof readAccountOnce;
+  watch: typeof startWatching;
+  serve: typeof serve;
+  runInSession: typeof runInSession;
 }
 
 /** The settings that every command with a ledger reads; each has a flag. */
@@ -44,14 +60,14 @@ export interface SettingUse {
 }
 
 /** What a running command is given. */
-export interface Tools extends Omit<CliContext, "run"> {
-  readonly clock: Clock;
+export interface Tools extends Surroundings {
   /** Those that the command declares; the others have their defaults. */
   readonly settings: Settings;
   /** The same with the origin of each. */
   readonly loaded: LoadResult & { readonly ok: true };
   readonly flags: Flags;
   readonly loadSettings: (use: SettingUse) => LoadResult;
+  readonly openLedger: (access: "command" | "read") => Promise<OpenResult>;
   /** Opens the ledger for some work and closes it, or says why it cannot. */
   readonly withLedger: <R>(intent: Intent, work: (tools: LedgerTools) => Promise<R>) => Promise<R | Refusal>;
 }
@@ -65,60 +81,71 @@ export interface LedgerTools
   readonly by: string;
 }
 
-/** The settings for a command from its flags, the environment and the file. */
-export function settingsFor({ env, readFile, adapters }: CliContext, command: Command, use: SettingUse): LoadResult {
-  const isTimeZone = (name: string) => adapters.isTimeZone(name);
-  return loadSettings({ env, flags: settingFlagsOf(command), readFile, isTimeZone, ...use });
-}
-
 const noFile: ReadFile = () => ({ ok: false, code: "ENOENT" });
 
 /** The tools with the settings of one command; without `use` no setting is read, and all are the defaults. */
-export function toolsFor(
-  context: CliContext,
+export async function toolsFor(
+  surroundings: Surroundings,
   command: Command,
   use: SettingUse | undefined,
-): { readonly ok: true; readonly value: Tools } | Refusal {
-  const loaded = settingsFor(use ? context : { ...context, env: {}, readFile: noFile }, command, use ?? { uses: [] });
-  if (!loaded.ok) return { ok: false, message: loaded.problems };
+): Promise<{ readonly ok: true; readonly value: Tools } | Refusal> {
+  const { calendarOf, isTimeZone } = await import("../time/calendar.ts");
+  const { env, readFile, clock } = surroundings;
+  const flags = settingFlagsOf(command);
+  const loadFor = (used: SettingUse) => loadSettings({ env, flags, readFile, isTimeZone, ...used });
+  const loaded = use ? loadFor(use) : loadSettings({ env: {}, flags: {}, readFile: noFile, isTimeZone, uses: [] });
+  if (!loaded.ok) return refusal(loaded.problems);
+  const { settings } = loaded;
   const tools: Tools = {
-    ...context,
-    clock: context.adapters.clock,
-    settings: loaded.settings,
+    ...surroundings,
+    settings,
     loaded,
-    flags: settingFlagsOf(command),
-    loadSettings: (other) => settingsFor(context, command, other),
-    withLedger: (intent, work) => withLedger(tools, intent, work),
+    flags,
+    loadSettings: loadFor,
+    openLedger: async (access) => {
+      // A verification makes short-lived objects by the million: the young generation must not grow with them.
+      tuneRuntime();
+      const { openLedger } = await import("../app/ledger.ts");
+      return await openLedger(settings.database, { calendar: calendarOf(settings.timeZone), clock, access });
+    },
+    withLedger: (intent, work) => withLedger(tools, calendarOf, intent, work),
   };
   return { ok: true, value: tools };
 }
 
 async function withLedger<R>(
   tools: Tools,
+  calendarOf: (timeZone: string) => Calendar,
   intent: Intent,
   work: (tools: LedgerTools) => Promise<R>,
 ): Promise<R | Refusal> {
-  const { io, settings, adapters } = tools;
+  const { io, settings, openLedger } = tools;
   const shown = shownDatabase(settings.database);
-  const refused = (failure: StoreFailure): Refusal => ({ ok: false, message: storeProblem(failure, shown) });
+  const refused = (failure: StoreFailure) => refusal(storeProblem(failure, shown));
   if (intent === "change") {
-    const found = await adapters.openStore(settings, "read");
+    const found = await openLedger("read");
     if (!found.ok) return refused(found.failure);
     await found.store[Symbol.asyncDispose]();
   }
-  const opening = await adapters.openStore(settings, intent === "read" ? "read" : "command");
+  const opening = await openLedger(intent === "read" ? "read" : "command");
   if (!opening.ok) return refused(opening.failure);
   await using store = opening.store;
   if (store.created) note(io, `created the ledger at ${shown}`);
   const { ledger, keys, teams, samples, admins, audit, proxies } = store;
-  const calendar = adapters.calendarOf(store.timeZone);
-  const by = operatingSystemUser(adapters.userName());
+  const calendar = calendarOf(store.timeZone);
+  const by = operatingSystemUser(tools.userName());
   try {
     return await work({ ...tools, ledger, keys, teams, samples, admins, audit, proxies, calendar, by });
   } catch (error) {
     if (!(error instanceof LedgerUnavailable)) throw error;
-    return { ok: false, message: `the ledger at ${shown} cannot be written: ${error.message}` };
+    return refusal(`the ledger at ${shown} cannot be written: ${error.message}`);
   }
+}
+
+export interface StoreFailure {
+  readonly kind: OpenFailure["kind"];
+  /** Details that the store gives, if any. */
+  readonly message?: string;
 }
 
 /** One sentence on why the ledger is not open. */

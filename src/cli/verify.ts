@@ -2,8 +2,8 @@ import type { Verification } from "../ports/ledger.ts";
 import { holdAgeMsMax } from "../reporting/doctor.ts";
 import { keyNames } from "../reporting/names.ts";
 import { oldHoldsJson, verificationJson } from "../reporting/verification.ts";
-import type { MendedRow } from "./adapters.ts";
-import { command, json, refusal } from "./command.ts";
+import type { RepairedRow } from "../app/database.ts";
+import { command, json } from "./command.ts";
 import { note, printLine, type Io } from "./io.ts";
 import { progress } from "./progress.ts";
 import { printTable } from "./table.ts";
@@ -37,7 +37,7 @@ export const commands = [
 interface Verified {
   readonly verification: Verification;
   readonly oldHolds?: ReturnType<typeof oldHoldsJson>;
-  readonly repairs?: readonly MendedRow[];
+  readonly repairs?: readonly RepairedRow[];
 }
 
 async function verify({ io, ledger, keys, clock }: LedgerTools, isJson: boolean): Promise<Verified> {
@@ -49,18 +49,19 @@ async function verify({ io, ledger, keys, clock }: LedgerTools, isJson: boolean)
 }
 
 /** Prints each change once it is durable, so that what was changed is known even where the rest was broken off. */
-async function repair({ io, adapters, settings }: Tools, isJson: boolean) {
+async function repair({ io, settings, clock }: Tools, isJson: boolean) {
   const bar = progress(io, "checked", !isJson);
-  const repairs: MendedRow[] = [];
-  const onMended = (row: MendedRow) => {
+  const repairs: RepairedRow[] = [];
+  const onMended = (row: RepairedRow) => {
     repairs.push(row);
     if (isJson) return;
     bar.end();
     printLine(io, `repaired ${row.kind} ${row.id}: ${row.from} -> ${row.to}`);
   };
-  const result = await adapters.upkeep.repair(settings, { onMended, onProgress: bar.show });
+  const { createMaintenance } = await import("../app/database.ts");
+  const result = await createMaintenance(clock).repair(settings, { onMended, onProgress: bar.show });
   bar.end();
-  if (!result.ok) return refusal(result.problem, result.code);
+  if (!result.ok) return result;
   return { verification: result.verification, repairs } satisfies Verified;
 }
 

@@ -43,11 +43,11 @@ export const commands = [
 ];
 
 async function watchLines(
-  { io, adapters, ledger, keys }: LedgerTools,
+  { io, watch, ledger, keys }: LedgerTools,
   filter: WatchFilter,
   json: boolean,
 ): Promise<ExitCode> {
-  await using watching = adapters.watch({ screen: false });
+  await using watching = watch({ screen: false });
   const requests = new RequestWatch(ledger, filter);
   do {
     const charges = await requests.look(firstLines);
@@ -81,13 +81,13 @@ function plainLine(charge: Charge, nameOf: NameOf): string {
 }
 
 async function watchScreen(store: LedgerTools, filter: WatchFilter): Promise<ExitCode> {
-  const { io, adapters, clock } = store;
+  const { io, watch, clock } = store;
   const requests = new RequestWatch(store.ledger, filter);
   const tools = { ...store, memory: new SpendMemory(store.ledger, clock) };
   // Read before the screen is taken: what fails then is said where it can be seen.
   let shown = await requests.look(chargesKept);
   await watchedSums(tools, clock.now(), 1);
-  await using watching = adapters.watch({ screen: true });
+  await using watching = watch({ screen: true });
   const names = new Map<string, string | null>();
   do {
     const size = watching.size();

@@ -5,6 +5,7 @@ import { whatIfCsv } from "../reporting/csv.ts";
 import { keyNames } from "../reporting/names.ts";
 import type { FiguresJson } from "../reporting/shapes/figures.ts";
 import { runWhatIf, type Leftovers, type WhatIfReport } from "../reporting/what-if.ts";
+import { loadPrices } from "../app/prices.ts";
 import { refusal, type Refusal } from "./command.ts";
 import { note, printJson, printText, type Io } from "./io.ts";
 import { priceFolder } from "./price-folder.ts";
@@ -19,11 +20,11 @@ export type ShownRows = <R extends FiguresJson>(rows: readonly R[]) => readonly 
 
 /** `report --what-if FOLDER`: the same traffic under the shipped prices and those of a folder. */
 export async function reportWhatIf(
-  { io, adapters, ledger, keys }: LedgerTools,
+  { io, prices, ledger, keys }: LedgerTools,
   query: ReportQuery,
   how: { readonly folder: string; readonly format: ReportFormat; readonly shown: ShownRows },
 ): Promise<Refusal | 0> {
-  const loading = await adapters.loadCatalogue(priceFolder(how.folder));
+  const loading = await loadPrices(prices, priceFolder(how.folder));
   if (!loading.ok) return refusal(loading.faults);
   const nameOf = await keyNames(keys);
   const bar = progress(io, "recomputed", how.format !== "json" && (io.isErrorTTY ?? io.isTTY));

@@ -1,18 +1,16 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { readApplyFile } from "../../src/app/apply-file.ts";
-import { createUpkeep } from "../../src/app/database.ts";
-import { openLedger } from "../../src/app/ledger.ts";
-import { examine } from "../../src/app/doctor.ts";
-import { priceAdapters } from "../../src/app/prices.ts";
-import type { AccountReading, Adapters, RunOrder, Store, Watching } from "../../src/cli/adapters.ts";
+import type { AccountReading } from "../../src/app/account.ts";
+import type { RunParams } from "../../src/app/run.ts";
+import type { Watching } from "../../src/app/watching.ts";
+import type { Surroundings } from "../../src/cli/tools.ts";
+import type { Store } from "../../src/store/store.ts";
 import { runCli } from "../../src/cli/program.ts";
 import { readTextFile } from "../../src/config/environment.ts";
 import type { Settings } from "../../src/config/settings.ts";
 import { openSqlite } from "../../src/store/sqlite/open.ts";
-import { calendarOf, isTimeZone } from "../../src/time/calendar.ts";
-import { createTokenCounter } from "../../src/tokens/token-counter.ts";
+import { calendarOf } from "../../src/time/calendar.ts";
 import { buildOnce } from "./built-catalogues.ts";
 import { ledgerThreads } from "./effort.ts";
 import { layLedger } from "./new-ledger.ts";
@@ -35,7 +33,7 @@ export interface Harness extends Disposable {
   /** Settings that `serve` was started with. */
   readonly served: Settings[];
   /** What `run` was asked for; it answers 7. */
-  readonly ordered: RunOrder[];
+  readonly ordered: RunParams[];
   env: Record<string, string>;
   stdin: string | Buffer;
   /** What `watch` draws on and is ended by; ends at once unless a test says otherwise. */
@@ -55,37 +53,26 @@ export function harness(): Harness {
   const clock = manualClock("2026-11-20T12:00:00Z");
   const database = join(folder, "ledger.db");
   const served: Settings[] = [];
-  const ordered: RunOrder[] = [];
+  const ordered: RunParams[] = [];
 
-  const adapters: Adapters = {
+  const surroundings: Omit<Surroundings, "io" | "env"> = {
     version: "1.2.3",
+    readFile: readTextFile,
     clock,
     userName: () => "tester",
     ask: async (question) => self.answer(question),
-    isTimeZone,
-    calendarOf,
-    openStore: (settings, access) =>
-      openLedger(settings.database, { calendar: calendarOf(settings.timeZone), clock, access }),
-    ...priceAdapters(new URL("./prices/", import.meta.url), buildOnce),
-    createTokenCounter: async () => createTokenCounter(),
     readStdin: async () => Buffer.from(self.stdin as string),
-    readApplyFile: async (name, text) => readApplyFile(name, text),
+    prices: { shipped: new URL("./prices/", import.meta.url), build: buildOnce },
     fetchAccount: () => Promise.resolve(self.account),
     watch: () => self.watching,
-    upkeep: createUpkeep(clock),
-    examine: (subject, tell) => examine(subject, clock, tell),
     serve: (settings) => {
       served.push(settings);
       return Promise.resolve(0);
     },
-    runInSession: (order) => {
-      ordered.push(order);
+    runInSession: (params) => {
+      ordered.push(params);
       return Promise.resolve(7);
     },
-    demo: () => Promise.resolve(0),
-    sandboxScenarios: [{ usage: "cut:CHUNKS", description: "breaks off" }],
-    sandboxBillingErrors: [{ usage: "no-minimum", description: "forgets it" }],
-    startSandbox: () => Promise.resolve(0),
   };
 
   const self: Harness = {
@@ -114,7 +101,7 @@ export function harness(): Harness {
         isTTY: self.isTTY,
         env: self.env,
       };
-      const code = await runCli(argv, { io, env: self.env, readFile: readTextFile, adapters });
+      const code = await runCli(argv, { ...surroundings, io, env: self.env });
       return { code, stdout, stderr };
     },
     async json(...argv) {

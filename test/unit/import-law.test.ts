@@ -29,7 +29,7 @@ const mayImport: Record<string, readonly string[]> = {
 };
 
 /** What puts everything together. */
-const composition = new Set(["app", "app.ts", "main.ts"]);
+const composition = new Set(["app", "main.ts"]);
 
 /** These have no effects, so they need nothing of the runtime. */
 const withoutRuntime = new Set(["core", "ports", "dashboard"]);
@@ -219,7 +219,7 @@ describe("the checker", () => {
     ["reporting/shapes/keys.ts", 'import { text } from "./fields.ts"; import { periods } from "../../core/budget.ts";'],
     ["wire/encoding.ts", 'import { gunzipSync } from "node:zlib";\nimport { x } from "../core/money.ts";'],
     [
-      "app.ts",
+      "app/serving.ts",
       'import { x } from "./store/sqlite/open.ts"; import manifest from "../package.json" with { type: "json" };',
     ],
     ["cli/keys.ts", 'import { Command } from "commander"; import { createKey } from "../admin/keys.ts";'],

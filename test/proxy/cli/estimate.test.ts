@@ -1,10 +1,9 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { adapters } from "../../../src/app.ts";
 import { shippedPrices } from "../../../src/app/package.ts";
-import { priceAdapters } from "../../../src/app/prices.ts";
 import { runCli } from "../../../src/cli/program.ts";
+import { ownSurroundings } from "../../../src/cli/surroundings.ts";
 import { readTextFile } from "../../../src/config/environment.ts";
 import { formatUsd, type PicoUsd } from "../../../src/core/money.ts";
 import type { Estimate } from "../../../src/reporting/estimate.ts";
@@ -27,10 +26,12 @@ async function estimateOf(request: object | null, ...argv: string[]): Promise<Es
   const stdin = Buffer.from(JSON.stringify(request));
   const file = request === null ? [] : ["--file", "-"];
   const surroundings = {
+    ...ownSurroundings,
     io,
     env: {},
     readFile: readTextFile,
-    adapters: { ...adapters, ...priceAdapters(shippedPrices, buildOnce), readStdin: async () => stdin },
+    prices: { shipped: shippedPrices, build: buildOnce },
+    readStdin: async () => stdin,
   };
   const code = await runCli(["estimate", ...file, ...argv, "--json"], surroundings);
   if (code !== 0) throw new Error(stderr);
