@@ -45,7 +45,7 @@ const tokenPattern = /^sk-fba-([a-z0-9]{1,32})-[A-Za-z0-9_-]{20,128}$/;
  * The gate of the admin API. A valid token is accepted at once, whatever came before it from the same address; a wrong one is
  * answered the later, the more wrong ones came from there.
  */
-export function createAdminGate(parts: {
+export function createAdminGate(deps: {
   readonly admins: AdminStore;
   readonly clock: Clock;
   /** `FAREBOX_ADMIN_TOKEN`; null where none is set. */
@@ -53,16 +53,16 @@ export function createAdminGate(parts: {
   /** Called for each failed try, for its metric. */
   readonly onFailure: (why: AdminFailure) => void;
 }): AdminGate {
-  const { admins, clock } = parts;
-  const settingsDigest = parts.settingsToken === null ? null : digestOf(parts.settingsToken);
+  const { admins, clock } = deps;
+  const settingsDigest = deps.settingsToken === null ? null : digestOf(deps.settingsToken);
   const tries = new FailedTries(clock);
 
   const failed = (why: AdminFailure, message: string, retryAfterSeconds: number | null = null): Admission => {
-    parts.onFailure(why);
+    deps.onFailure(why);
     return { ok: false, why, message, retryAfterSeconds };
   };
 
-  async function look(
+  async function check(
     token: string,
     digest: Buffer,
   ): Promise<Admission | { readonly wrong: AdminFailure; readonly message: string }> {
@@ -71,7 +71,7 @@ export function createAdminGate(parts: {
     }
     const id = tokenPattern.exec(token)?.[1];
     const admin = id === undefined ? undefined : await admins.findById(id);
-    const opens = timingSafeEqual(digest, admin === undefined ? nobody : Buffer.from(admin.digest, "hex"));
+    const opens = timingSafeEqual(digest, admin === undefined ? unusedDigest : Buffer.from(admin.digest, "hex"));
     if (admin === undefined || !opens) return { wrong: "unknown", message: unknownMessage(token) };
     if (!isLive(admin, clock.now())) {
       const why = admin.revokedAt === null ? "expired" : "revoked";
@@ -83,9 +83,9 @@ export function createAdminGate(parts: {
   async function admit(authorization: string | undefined, address: string): Promise<Admission> {
     const token = /^Bearer +(\S+) *$/i.exec(authorization ?? "")?.[1];
     // Nothing was tried, so there is nothing to slow down.
-    if (token === undefined) return failed("missing", await missingMessage(parts));
-    const looked = await look(token, digestOf(token));
-    if (!("wrong" in looked)) return looked;
+    if (token === undefined) return failed("missing", await missingMessage(deps));
+    const checked = await check(token, digestOf(token));
+    if (!("wrong" in checked)) return checked;
     const slowed = await tries.slow(address);
     if (!slowed.ok)
       return failed(
@@ -93,7 +93,7 @@ export function createAdminGate(parts: {
         "Too many tries with wrong admin tokens came from this address.",
         slowed.retryAfterSeconds,
       );
-    return failed(looked.wrong, looked.message);
+    return failed(checked.wrong, checked.message);
   }
 
   async function stillOpens({ id, digest }: AdminCredential): Promise<AdminCaller | undefined> {
@@ -115,7 +115,7 @@ function callerOf({ name, role, expiresAt }: Admin): AdminCaller {
 }
 
 /** A digest of no token. An unknown admin is compared with it, so that the answer takes as long. */
-const nobody = Buffer.alloc(32);
+const unusedDigest = Buffer.alloc(32);
 
 function digestOf(text: string): Buffer {
   return createHash("sha256").update(text).digest();
@@ -129,11 +129,11 @@ function unknownMessage(token: string): string {
   return `This admin token is unknown; ${howToMake}.`;
 }
 
-async function missingMessage(parts: {
+async function missingMessage(deps: {
   readonly admins: AdminStore;
   readonly settingsToken: string | null;
 }): Promise<string> {
-  if (parts.settingsToken === null && (await parts.admins.list()).length === 0) {
+  if (deps.settingsToken === null && (await deps.admins.list()).length === 0) {
     return `There is no admin token yet, so the admin API is closed: ${howToMake}, or set FAREBOX_ADMIN_TOKEN.`;
   }
   return "No admin token was sent. Send it as 'Authorization: Bearer sk-fba-…'.";

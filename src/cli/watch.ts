@@ -50,7 +50,7 @@ async function watchLines(
   await using watching = watch({ screen: false });
   const requests = new RequestWatch(ledger, filter);
   do {
-    const charges = await requests.look(firstLines);
+    const charges = await requests.poll(firstLines);
     const nameOf = await keyNamesOf(
       keys,
       charges.map(({ key }) => key),
@@ -85,14 +85,14 @@ async function watchScreen(store: LedgerTools, filter: WatchFilter): Promise<Exi
   const requests = new RequestWatch(store.ledger, filter);
   const tools = { ...store, memory: new SpendMemory(store.ledger, clock) };
   // Read before the screen is taken: what fails then is said where it can be seen.
-  let shown = await requests.look(chargesKept);
+  let shown = await requests.poll(chargesKept);
   await watchedSums(tools, clock.now(), 1);
   await using watching = watch({ screen: true });
   const names = new Map<string, string | null>();
   do {
     const size = watching.size();
     const now = clock.now();
-    shown = merged(shown, await requests.look(chargesKept));
+    shown = merged(shown, await requests.poll(chargesKept));
     const newestFirst = shown.toReversed().slice(0, size.rows);
     await learnNames(store, names, newestFirst);
     watching.draw(

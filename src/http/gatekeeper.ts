@@ -43,7 +43,7 @@ export function gatekeeper(
 
   return (request, response, next) => {
     const clean = cleanPath(request.url ?? "");
-    const origin = browserOrigin(request.headers, isOwnPagesOnly(clean?.path ?? "") ? nobody : permitted);
+    const origin = browserOrigin(request.headers, isOwnPagesOnly(clean?.path ?? "") ? noOrigins : permitted);
     const exchange = new HttpExchange(request, response, {
       id: randomUUIDv7(),
       startedAt: options.clock.monotonic(),
@@ -74,7 +74,7 @@ export function gatekeeper(
   };
 }
 
-const nobody: ReadonlySet<string> = new Set();
+const noOrigins: ReadonlySet<string> = new Set();
 
 interface JudgedHost {
   readonly stated: string | undefined;

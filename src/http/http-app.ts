@@ -79,7 +79,7 @@ function observed({ path, handler, isMine }: Route, options: HttpAppOptions): Re
     } catch (error) {
       if (!(error instanceof LedgerUnavailable))
         log.error({ request_id: exchange.id, route: path, err: error }, "a request failed inside Farebox");
-      giveUp(exchange, error);
+      abort(exchange, error);
       return notForwarded;
     }
   }
@@ -90,7 +90,7 @@ const serverErrorStatus = 500;
 /** Status in metrics for a client that left before it was answered, as in nginx. */
 const clientLeftStatus = 499;
 
-function giveUp(exchange: HttpExchange, error: unknown): void {
+function abort(exchange: HttpExchange, error: unknown): void {
   if (exchange.status === null)
     exchange.refuse({ code: error instanceof LedgerUnavailable ? "ledger_unavailable" : "internal_error" });
   else exchange.breakOff();
@@ -100,6 +100,6 @@ function failed(log: Log): ErrorRequestHandler {
   return (error, _request, response, _next) => {
     const exchange = exchangeOf(response);
     log.error({ request_id: exchange.id, err: error }, "a request failed inside Farebox");
-    giveUp(exchange, error);
+    abort(exchange, error);
   };
 }

@@ -1,7 +1,7 @@
 import { beginSession, newSessionSchema, type NewSession, type RunSessionTools } from "../admin/run-sessions.ts";
 import type { RunSession } from "../core/run-sessions.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { Exchange, HeaderList } from "../ports/exchange.ts";
+import type { Exchange } from "../ports/exchange.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { LedgerQueries } from "../ports/ledger.ts";
 import type { RunSessions } from "../ports/run-sessions.ts";
@@ -9,8 +9,9 @@ import { credentialOf, type Authenticate, type Keyring } from "../proxy/authenti
 import { notForwarded, refuse, withKey, type Handler, type Summary } from "../proxy/handler.ts";
 import { isoTime } from "../reporting/names.ts";
 import { sessionJson } from "../reporting/run-session.ts";
-import { readFields, readJsonBody } from "./admin/read-input.ts";
+import { readBody } from "./admin/read-input.ts";
 import type { Route } from "./http-app.ts";
+import { answerJson } from "./json.ts";
 
 export interface RunSessionDeps {
   readonly authenticate: Authenticate;
@@ -21,10 +22,6 @@ export interface RunSessionDeps {
   readonly clock: Clock;
 }
 
-const json: HeaderList = [
-  ["content-type", "application/json"],
-  ["cache-control", "no-store"],
-];
 const path = "/v1/farebox/sessions";
 const bodyBytesMax = 64 * 1024;
 
@@ -41,21 +38,14 @@ function begin({ authenticate, sessions, clock }: RunSessionDeps): Handler {
   return withKey(authenticate, async (exchange, { key, session }) => {
     if (session !== undefined) return refuse(exchange, ofSession);
     if (key === null) return refuse(exchange, withoutKey);
-    const read = await exchange.readBody(bodyBytesMax);
-    if (!read.ok) return read.refusal === null ? notForwarded : refuse(exchange, read.refusal);
-    const input =
-      read.bytes.length === 0
-        ? readFields(newSessionSchema, {}, "body")
-        : readJsonBody(read.bytes, exchange.header("content-type"), newSessionSchema);
-    read.release();
-    if (!input.ok) return refuse(exchange, input.refusal);
+    const input = await readBody(exchange, newSessionSchema, bodyBytesMax);
+    if (!input.ok) return input.refusal === null ? notForwarded : refuse(exchange, input.refusal);
     const tools: RunSessionTools = { sessions, clock };
     const begun = await beginSession(tools, key, input.value as NewSession, null);
     if (!begun.ok) return refuse(exchange, { code: "conflict", message: `${begun.message}.` });
     const { id, expiresAt } = begun.session;
     const answer = { id, api_key: begun.credential, key: key.name, expires_at: isoTime(expiresAt) };
-    exchange.answer(201, json, JSON.stringify(answer));
-    return notForwarded;
+    return answerJson(exchange, answer, { status: 201 });
   });
 }
 
@@ -73,8 +63,7 @@ function end(deps: RunSessionDeps): Handler {
 
 async function answerSums({ keys, latest, clock }: RunSessionDeps, exchange: Exchange, session: RunSession) {
   const name = (await keys.findById(session.key))?.name ?? session.key;
-  exchange.answer(200, json, JSON.stringify(await sessionJson(latest, session, name, clock.now())));
-  return notForwarded;
+  return answerJson(exchange, await sessionJson(latest, session, name, clock.now()));
 }
 
 /** The session that the path names, for its key and for its own credential, which may be over by now. */

@@ -5,7 +5,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { BudgetStore, LedgerQueries } from "../ports/ledger.ts";
 import { outputCapOf, type Authenticate, type Authenticated } from "../proxy/authenticate.ts";
-import { notForwarded, refuse, withKey } from "../proxy/handler.ts";
+import { refuse, withKey } from "../proxy/handler.ts";
 import type { Limiter } from "../proxy/limits.ts";
 import { meJson, ownCharge, ownCharges } from "../reporting/me.ts";
 import { ownName } from "../reporting/names.ts";
@@ -15,8 +15,9 @@ import type { SpendMemory } from "../reporting/spend-memory.ts";
 import { atOf, chargeQuery, liveQuery, overviewQuery } from "./admin/fields.ts";
 import { readQuery } from "./admin/read-input.ts";
 import { found, type RouteAnswer } from "./admin/route.ts";
-import { answerHeaders, refusalOfFailure } from "./admin/serve-route.ts";
+import { refusalOfFailure } from "./admin/serve-route.ts";
 import type { Route } from "./http-app.ts";
+import { answerJson } from "./json.ts";
 
 export interface SelfServiceDeps {
   readonly authenticate: Authenticate;
@@ -86,9 +87,7 @@ function route<Q extends z.ZodObject>(
     if (!read.ok) return refuse(exchange, read.refusal);
     const last = decodeURIComponent(exchange.path.slice(exchange.path.lastIndexOf("/") + 1));
     const answer = await handle(who, read.value as z.output<Q>, last);
-    if (!answer.ok) return refuse(exchange, refusalOfFailure(answer));
-    exchange.answer(200, answerHeaders, JSON.stringify(answer.json));
-    return notForwarded;
+    return answer.ok ? answerJson(exchange, answer.json) : refuse(exchange, refusalOfFailure(answer));
   });
   return { method: "get", path: `/v1/farebox${path}`, handler };
 }

@@ -25,7 +25,7 @@ export class RequestWatch {
   readonly #filter: WatchFilter;
   #cursor: RecentCursor | undefined;
   /** Reported states of charges; the oldest are forgotten. */
-  readonly #told = new Map<string, string>();
+  readonly #reported = new Map<string, string>();
 
   constructor(ledger: LedgerQueries, filter: WatchFilter) {
     this.#ledger = ledger;
@@ -33,7 +33,7 @@ export class RequestWatch {
   }
 
   /** The oldest first; the first time the last `count`. */
-  async look(count: number): Promise<readonly Charge[]> {
+  async poll(count: number): Promise<readonly Charge[]> {
     const after = this.#cursor === undefined ? {} : { after: this.#cursor };
     const { charges, cursor } = await this.#ledger.recent({
       ...this.#filter,
@@ -42,11 +42,11 @@ export class RequestWatch {
     });
     this.#cursor = cursor;
     return charges.toReversed().filter(({ id, state }) => {
-      if (this.#told.get(id) === state) return false;
-      this.#told.delete(id);
-      this.#told.set(id, state);
-      const [oldest] = this.#told.keys();
-      if (this.#told.size > rememberedMax && oldest !== undefined) this.#told.delete(oldest);
+      if (this.#reported.get(id) === state) return false;
+      this.#reported.delete(id);
+      this.#reported.set(id, state);
+      const [oldest] = this.#reported.keys();
+      if (this.#reported.size > rememberedMax && oldest !== undefined) this.#reported.delete(oldest);
       return true;
     });
   }

@@ -1,10 +1,13 @@
 import type { z } from "zod";
 import { closest } from "../../config/suggest.ts";
 import type { Refusal } from "../../core/refusals.ts";
+import type { Exchange } from "../../ports/exchange.ts";
 import { jsonMembers } from "../../wire/json-keys.ts";
 import { isObject, parseJson } from "../../wire/json.ts";
 
-export type Read<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly refusal: Refusal };
+export type Read<T, R = Refusal> =
+  | { readonly ok: true; readonly value: T }
+  | { readonly ok: false; readonly refusal: R };
 
 /** The parameters of a query, each at most once. */
 export function readQuery(query: string, schema: z.ZodObject | null): Read<unknown> {
@@ -19,7 +22,30 @@ export function readQuery(query: string, schema: z.ZodObject | null): Read<unkno
     : invalid(`There is no parameter '${shown(first)}': this path takes none.`, first);
 }
 
-export function readJsonBody(bytes: Buffer, contentType: string | undefined, schema: z.ZodObject): Read<unknown> {
+/** Reads a body. Refuses one where none is taken, since its content would be ignored. A null refusal: the client left. */
+export async function readBody(
+  exchange: Exchange,
+  schema: z.ZodObject | null,
+  bytesMax: number,
+): Promise<Read<unknown, Refusal | null>> {
+  const read = await exchange.readBody(bytesMax);
+  if (!read.ok) {
+    const { refusal } = read;
+    // The limit of these bodies is no setting.
+    if (refusal?.code === "request_too_large") return { ok: false, refusal: { ...refusal, setting: null } };
+    return { ok: false, refusal };
+  }
+  try {
+    if (schema === null)
+      return read.bytes.length === 0 ? { ok: true, value: undefined } : invalid("This request takes no body.", null);
+    if (read.bytes.length === 0) return readFields(schema, {}, "body");
+    return readJsonBody(read.bytes, exchange.header("content-type"), schema);
+  } finally {
+    read.release();
+  }
+}
+
+function readJsonBody(bytes: Buffer, contentType: string | undefined, schema: z.ZodObject): Read<unknown> {
   if (!/^application\/json *(;|$)/i.test(contentType ?? "")) {
     return { ok: false, refusal: { code: "unsupported_media_type", contentType: shown(contentType ?? "") } };
   }

@@ -1,12 +1,13 @@
 import { z } from "zod";
 import type { Refusal } from "../../core/refusals.ts";
 import type { Clock } from "../../ports/clock.ts";
-import type { Exchange, HeaderList } from "../../ports/exchange.ts";
-import { notForwarded, type Handler, type Summary } from "../../proxy/handler.ts";
+import type { Exchange } from "../../ports/exchange.ts";
+import { notForwarded, type Handler } from "../../proxy/handler.ts";
 import { isoTime } from "../../reporting/names.ts";
 import type { DashboardSession } from "../../reporting/shapes/keys.ts";
-import { readJsonBody } from "../admin/read-input.ts";
+import { readBody } from "../admin/read-input.ts";
 import type { Route } from "../http-app.ts";
+import { answerJson, refuseUncached } from "../json.ts";
 import { dropSession, keepSession } from "./cookie.ts";
 import type { DashboardSessions, SignedIn } from "./signed-in.ts";
 
@@ -22,20 +23,17 @@ export function sessionRoutes(deps: {
 
   const show: Handler = async (exchange) => {
     const signedIn = await sessions.signedIn(exchange);
-    return answer(exchange, signedIn === undefined ? signedOut : sessionJson(signedIn, about));
+    return answerJson(exchange, signedIn === undefined ? signedOut : sessionJson(signedIn, about));
   };
 
   const signIn: Handler = async (exchange) => {
-    if (!sessions.isOwnPage(exchange)) return refused(exchange, notOwnPage(exchange));
-    const read = await exchange.readBody(bodyBytesMax);
-    if (!read.ok) return read.refusal === null ? notForwarded : refused(exchange, read.refusal);
-    const body = readJsonBody(read.bytes, exchange.header("content-type"), tokenBody);
-    read.release();
-    if (!body.ok) return refused(exchange, body.refusal);
+    if (!sessions.isOwnPage(exchange)) return refuseUncached(exchange, notOwnPage(exchange));
+    const body = await readBody(exchange, tokenBody, bodyBytesMax);
+    if (!body.ok) return body.refusal === null ? notForwarded : refuseUncached(exchange, body.refusal);
     const { token: text } = body.value as z.output<typeof tokenBody>;
     const result = await sessions.signIn(text, exchange.remoteAddress);
     if (!result.ok)
-      return refused(exchange, {
+      return refuseUncached(exchange, {
         code: "admin_refused",
         message: result.message,
         retryAfterSeconds: result.retryAfterSeconds,
@@ -43,17 +41,15 @@ export function sessionRoutes(deps: {
     // Ends the session that this browser had before.
     sessions.signOut(exchange);
     const { signedIn, token } = result;
-    return answer(
-      exchange,
-      sessionJson(signedIn, about),
-      keepSession(exchange, token, signedIn.expiresAt - clock.now()),
-    );
+    return answerJson(exchange, sessionJson(signedIn, about), {
+      headers: keepSession(exchange, token, signedIn.expiresAt - clock.now()),
+    });
   };
 
   const signOut: Handler = async (exchange) => {
-    if (!sessions.isOwnPage(exchange)) return refused(exchange, notOwnPage(exchange));
+    if (!sessions.isOwnPage(exchange)) return refuseUncached(exchange, notOwnPage(exchange));
     sessions.signOut(exchange);
-    return answer(exchange, signedOut, dropSession(exchange));
+    return answerJson(exchange, signedOut, { headers: dropSession(exchange) });
   };
 
   const path = "/dashboard/session";
@@ -81,21 +77,6 @@ function sessionJson(
     return { kind: "admin", name: signedIn.caller.name, role: signedIn.caller.role, ...common };
   const { key } = signedIn.who;
   return { kind: "key", name: key?.name ?? null, team: key?.team ?? null, role: null, ...common };
-}
-
-const headers: HeaderList = [
-  ["content-type", "application/json"],
-  ["cache-control", "no-store"],
-];
-
-function answer(exchange: Exchange, json: DashboardSession, more: HeaderList = []): Summary {
-  exchange.answer(200, [...headers, ...more], JSON.stringify(json));
-  return notForwarded;
-}
-
-function refused(exchange: Exchange, refusal: Refusal): Summary {
-  exchange.refuse(refusal, [["cache-control", "no-store"]]);
-  return notForwarded;
 }
 
 function notOwnPage(exchange: Exchange): Refusal {
