@@ -221,7 +221,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   ],
   "a task that its client hears of before it is written down": [
     {
-      file: "proxy/tasks.ts",
+      file: "proxy/task-creation.ts",
       from: "const bound = await bind(steps, exchange.id, covered, record);",
       to: "void bind(steps, exchange.id, covered, record);\n  const bound = { ok: true } as BindResult;",
     },

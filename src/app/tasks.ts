@@ -12,7 +12,8 @@ import { createTaskTracker } from "../proxy/task-settlement.ts";
 import { taskCallback } from "../proxy/task-callback.ts";
 import { createCeilingGate } from "../proxy/task-ceilings.ts";
 import { callbackPath, createTaskWebhooks } from "../proxy/task-webhooks.ts";
-import { cancelTask, createTask, pollTask, retrieveTask, type TaskSteps } from "../proxy/tasks.ts";
+import { createTask } from "../proxy/task-creation.ts";
+import { cancelTask, pollTask, retrieveTask, type TaskSteps } from "../proxy/tasks.ts";
 import { isRouted, routedTasks } from "../proxy/task-routes.ts";
 import { createWholeCalls } from "../proxy/whole-calls.ts";
 import type { Store } from "../store/store.ts";
@@ -23,6 +24,7 @@ type Shared =
   | "authenticate"
   | "limiter"
   | "balanceGuard"
+  | "forwarder"
   | "scopeName"
   | "mask"
   | "settle"

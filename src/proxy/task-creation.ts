@@ -1,32 +1,386 @@
+import { noDoubts } from "../core/doubts.ts";
+import { noMoney } from "../core/money.ts";
+import type { Refusal } from "../core/refusals.ts";
 import { outcomeOfStatus, type Outcome } from "../core/settlement.ts";
 import { failureReason, type TaskFailure } from "../core/task-failures.ts";
-import type { TaskRecord } from "../core/tasks.ts";
-import { readRefusedCreation, readTaskRecord } from "../wire/task.ts";
-import { failedCall } from "./gateway-failure.ts";
-import type { Sent } from "./whole-calls.ts";
+import { finalStatusOf, type TaskRecord } from "../core/tasks.ts";
+import type { Exchange } from "../ports/exchange.ts";
+import type { BindResult } from "../ports/task-store.ts";
+import type { Endpoint } from "../wire/endpoint.ts";
+import { passthrough } from "../wire/endpoints/passthrough.ts";
+import { invalid } from "../wire/model-request.ts";
+import { equalFolded } from "../wire/request-fields.ts";
+import type { TaskRequest, TaskRequestResult } from "../wire/task-request.ts";
+import { readRefusedCreation, readTaskRecord, tasksMentioned, tasksNamed } from "../wire/task.ts";
+import { readTaskRequest } from "../wire/task-request.ts";
+import { noWebhook } from "../wire/webhook-config.ts";
+import { mayUseModel, type Authenticated } from "./authenticate.ts";
+import type { Handler } from "./handler.ts";
+import { holdRefusal, writeHold } from "./hold.ts";
+import {
+  endOf,
+  pipeline,
+  settle,
+  type Covered,
+  type FinallyForwarded,
+  type Settleable,
+  type Tagged,
+} from "./pipeline.ts";
+import { unchangedAnswer, withhold, type Shown, type Verdict } from "./response.ts";
+import { bindTask, foreignTask, noSuchTask } from "./task-ownership.ts";
+import type { TaskPricing, TaskQuote } from "./task-price.ts";
+import { taskPath, type TaskSteps } from "./tasks.ts";
+import { taskAnswerBytesMax } from "./whole-calls.ts";
 
-/** What came of the creation of a task: a task that runs at the gateway, or the end of its charge. */
-export type Creation =
-  | { readonly kind: "created"; readonly record: TaskRecord & { readonly taskId: string } }
-  | Outcome;
+/** What differs between the paths that create a task. */
+export interface CreationPath {
+  /** Its name in charges and metrics. */
+  readonly route: string;
+  read(body: Buffer): TaskRequestResult;
+  /** Fields of the body that are read: the query must not state them. */
+  readonly fields: readonly string[];
+  /** Which segment of the path names a task that the new one is made of; null for none. */
+  readonly taskSegment: number | null;
+  /** Whether it costs nothing unless its answer names a task. */
+  readonly isFree: boolean;
+  /** Whether its body has a `config` with a webhook. */
+  readonly hasWebhook: boolean;
+}
+
+const unifiedCreation: CreationPath = {
+  route: taskPath,
+  read: (body) => readTaskRequest(body),
+  fields: ["model", "task_type", "input", "config"],
+  taskSegment: null,
+  isFree: false,
+  hasWebhook: true,
+};
+
+interface BodyBytes {
+  readonly bytes: Buffer;
+  release(): void;
+}
+
+interface Asked {
+  readonly request: TaskRequest;
+  /** Ids of tasks that the request itself names: the gateway's answer may repeat them. */
+  readonly mentioned: ReadonlySet<string>;
+}
+
+type Quote = TaskQuote & Pick<Asked, "mentioned">;
+
+/** A creation that a durable hold covers. */
+interface Creation extends Covered {
+  readonly quote: Quote;
+  /** The body as it is sent. */
+  readonly body: Buffer;
+  /** How its client sees answers about the task. */
+  readonly shown: Shown;
+  readonly leave: () => void;
+}
+
+/** Answers requests that create a task. They take the steps of every request (`pipeline`); the task settles the charge when it ends. */
+export function createTask(steps: TaskSteps, path: CreationPath = unifiedCreation): Handler {
+  return pipeline<BodyBytes, Asked, Quote, Creation>(steps, {
+    route: path.route,
+    async readBody(exchange) {
+      const body = await exchange.readBody();
+      return body.ok ? { ok: true, body } : body;
+    },
+    read: (exchange, who, body) => readCreation(steps, path, exchange, who, body.bytes),
+    price: (asked, who, at) => price(steps, path, who, asked, at),
+    cover: (exchange, from, quote, body) => cover(steps, path, exchange, from, quote, body.bytes),
+    forward: (exchange, covered) => forward(steps, path, exchange, covered),
+    leave: (covered) => covered.leave(),
+    settle: (covered, { ending }, end) => settle(steps, covered, outcomeOf(ending, covered), end),
+    doubts: () => noDoubts,
+  });
+}
+
+type Refused = { readonly ok: false; readonly refusal: Refusal };
+
+async function readCreation(
+  steps: TaskSteps,
+  path: CreationPath,
+  exchange: Exchange,
+  { caller }: Authenticated,
+  body: Buffer,
+): Promise<{ readonly ok: true; readonly request: Asked } | Refused> {
+  const read = path.read(body);
+  if (!read.ok) return read;
+  const inQuery = [...new URLSearchParams(exchange.query).keys()].find((name) =>
+    path.fields.some((field) => equalFolded(name, field)),
+  );
+  if (inQuery !== undefined) return invalid(inQuery, `'${inQuery}' must be stated in the body, not in the query`);
+  const origin =
+    path.taskSegment === null ? [] : [decodeURIComponent(exchange.path.split("/")[path.taskSegment] ?? "")];
+  const mentioned = tasksMentioned(body, exchange.query, origin);
+  const owners = new Map<string, string | undefined>();
+  for (const taskId of mentioned) owners.set(taskId, (await steps.tasks.find(taskId))?.key);
+  // A task that the ledger does not know may be made of, but has no path of its own here.
+  const isForeign =
+    [...owners.values()].some((owner) => owner !== undefined && owner !== caller.key) ||
+    origin.some((taskId) => owners.get(taskId) !== caller.key);
+  return isForeign ? { ok: false, refusal: noSuchTask } : { ok: true, request: { request: read.request, mentioned } };
+}
+
+function price(
+  steps: TaskSteps,
+  path: CreationPath,
+  who: Authenticated,
+  { request, mentioned }: Asked,
+  at: number,
+): { readonly ok: true; readonly quote: Quote } | Refused {
+  const pricing: TaskPricing = path.isFree ? freeOf(request, at) : steps.price(request, at);
+  if (!pricing.ok) return pricing;
+  const { quote } = pricing;
+  const forbidden = quote.models.find(({ name, id }) => !mayUseModel(who, name, id));
+  if (forbidden !== undefined) return { ok: false, refusal: { code: "model_not_allowed", model: forbidden.name } };
+  return { ok: true, quote: { ...quote, mentioned } };
+}
+
+/** The quote of a path that costs nothing: a hold of nothing fits into every budget. */
+function freeOf(request: TaskRequest, at: number): { readonly ok: true; readonly quote: TaskQuote } {
+  return {
+    ok: true,
+    quote: { request, at, model: undefined, models: [], hold: noMoney, bounded: true, quantity: null },
+  };
+}
+
+type Covering = { readonly ok: true; readonly covered: Creation } | Refused;
+
+/** Takes a place among the tasks that may run, and holds what the task can cost. */
+async function cover(
+  steps: TaskSteps,
+  path: CreationPath,
+  exchange: Exchange,
+  from: Tagged,
+  quote: Quote,
+  body: Buffer,
+): Promise<Covering> {
+  const webhook = path.hasWebhook ? await steps.webhooks.read(body) : { ok: true as const, config: noWebhook };
+  if (!webhook.ok) return webhook;
+  const { model, taskType } = quote.request;
+  const room = path.isFree
+    ? ({ ok: true, leave() {} } as const)
+    : await steps.admitTask({ charge: exchange.id, model, taskType });
+  if (!room.ok) return room;
+  let isCovered = false;
+  try {
+    const refusal = await hold(steps, path, exchange, from, quote);
+    if (refusal !== null) return { ok: false, refusal };
+    const enlisted = path.hasWebhook
+      ? await steps.webhooks.enlist(body, exchange.id, webhook.config)
+      : { ok: true as const, body, shown: unchangedAnswer };
+    const held = { id: exchange.id, route: path.route, hold: quote.hold, price: quote.model?.price?.version ?? null };
+    const { who, slot } = from;
+    if (!enlisted.ok) {
+      const outcome = { kind: "notSent", reason: enlisted.refusal.code } as const;
+      await settle(steps, { who, slot, held, quote }, outcome, endOf(exchange, steps.clock));
+      return enlisted;
+    }
+    isCovered = true;
+    const { body: sent, shown } = enlisted;
+    return { ok: true, covered: { who, slot, held, quote, stream: false, body: sent, shown, leave: room.leave } };
+  } finally {
+    if (!isCovered) room.leave();
+  }
+}
+
+/** Null when it holds. */
+async function hold(
+  { ledger, scopeName }: TaskSteps,
+  { route }: CreationPath,
+  { id }: Exchange,
+  { who, tags, retry }: Tagged,
+  quote: Quote,
+): Promise<Refusal | null> {
+  const held = await writeHold(ledger, { id, kind: "task", route, who, quote, tags, retry }, quote.hold);
+  if (held.ok) return null;
+  const { request, model } = quote;
+  const fields = [model?.quantity.field ?? "input"];
+  return holdRefusal(held, { model: request.model, isPriced: model?.price != null, fields }, scopeName);
+}
+
+/** What was read as JSON is sent as JSON: another reader of the same bytes could find other fields in them. */
+const formType = /^\s*(?:application\/x-www-form-urlencoded|multipart\/form-data)/i;
+
+/** Answers about tasks: only the inspection reads them. */
+const taskAnswers: Endpoint = { ...passthrough, answerReader: () => ({ push: () => undefined, end: () => undefined }) };
+
+async function forward(
+  steps: TaskSteps,
+  path: CreationPath,
+  exchange: Exchange,
+  covered: Creation,
+): Promise<FinallyForwarded> {
+  const headers = steps.gatewayHeaders(exchange, covered.who.caller);
+  const isForm = !path.isFree && formType.test(headers["content-type"] ?? "");
+  const { ending, overheadMs } = await steps.forwarder.forward({
+    exchange,
+    path: exchange.path + exchange.query,
+    headers: isForm ? { ...headers, "content-type": "application/json" } : headers,
+    body: exchange.method === "GET" ? undefined : covered.body,
+    endpoint: taskAnswers,
+    stream: false,
+    dropUsageChunk: false,
+    cutAtMaximum: null,
+    watch: undefined,
+    ownHeaders: [],
+    wholeBytesMax: taskAnswerBytesMax,
+    inspect: (status, plain) => inspect(steps, path, exchange, covered, status, plain),
+    costHeaders: () => [],
+  });
+  if (ending.kind === "usageRefused") throw new Error("no usage was asked for, and it was refused");
+  return { ending, terms: null, gatewayRequestId: null, firstTokenMs: null, overheadMs };
+}
+
+type Created = TaskRecord & { readonly taskId: string };
+
+/** Binds the task before the client sees its id. Says how the charge of a creation ends that made no task of this key. */
+async function inspect(
+  steps: TaskSteps,
+  path: CreationPath,
+  exchange: Exchange,
+  covered: Creation,
+  status: number,
+  plain: Buffer | undefined,
+): Promise<Verdict> {
+  const { key } = covered.who.caller;
+  const record = status < 300 && plain !== undefined ? readTaskRecord(plain) : undefined;
+  const created = record !== undefined && record.taskId !== null ? { ...record, taskId: record.taskId } : undefined;
+  const isForeign =
+    plain !== undefined && (await steps.showsForeignTask(plain, { requestId: exchange.id, key, own: created?.taskId }));
+  if (plain !== undefined && created !== undefined)
+    return isForeign ? withholdForeign(exchange) : bindCreated(steps, exchange, covered, begun(created), plain);
+  const outcome = withoutTask(status, plain, covered.quote.model?.billsServerErrors ?? false);
+  if (isForeign) return withhold(exchange, noSuchTask, { kind: "judged", outcome });
+  const isFree = path.isFree && status < 300;
+  return {
+    show: covered.shown,
+    ending: { kind: "judged", outcome: isFree ? { kind: "notSent", reason: "free" } : outcome },
+  };
+}
+
+function withholdForeign(exchange: Exchange): Verdict {
+  return withhold(exchange, noSuchTask, { kind: "unknown", reason: foreignTask });
+}
+
+async function bindCreated(
+  steps: TaskSteps,
+  exchange: Exchange,
+  covered: Creation,
+  record: Created,
+  plain: Buffer,
+): Promise<Verdict> {
+  const { taskId } = record;
+  const bound = await bind(steps, exchange.id, covered, record);
+  if (bound.ok) {
+    await bindFurther(steps, exchange, covered, tasksNamed(plain), taskId).catch((error: unknown) =>
+      steps.log.error({ request_id: exchange.id, err: error }, "further tasks of a creation could not be written down"),
+    );
+    steps.wakePoller();
+    if (finalStatusOf(record) !== null) steps.background(recordCreated(steps, taskId, record));
+    return { show: covered.shown, ending: { kind: "task" } };
+  }
+  if (bound.reason !== "taken") {
+    steps.log.error(
+      { request_id: exchange.id, task_id: taskId, reason: bound.reason },
+      "a task could not be written down; recovery posts its hold",
+    );
+    // Not settled here: the task may have been bound all the same.
+    return withhold(exchange, { code: "ledger_unavailable" }, { kind: "task" });
+  }
+  const known = await steps.tasks.find(taskId);
+  if (known?.key !== covered.who.caller.key) {
+    steps.log.warn(
+      { request_id: exchange.id, task_id: taskId },
+      "the gateway answered with a task of another key; the answer is not shown",
+    );
+    return withholdForeign(exchange);
+  }
+  // The gateway answered with a task that is known, as to a repeated idempotency key: that one's charge pays for it. One that the
+  // request named itself may have been continued, and nothing says what that cost.
+  const shownOfKnown = await steps.webhooks.shownFor(known.charge);
+  const outcome: Outcome = covered.quote.mentioned.has(taskId)
+    ? { kind: "unknown", reason: "task_continued" }
+    : { kind: "notSent", reason: "task_known" };
+  return { show: (text) => shownOfKnown(covered.shown(text)), ending: { kind: "judged", outcome } };
+}
 
 /**
- * What the gateway's answer says became of the creation. Only an answer that names a task has made one; one that says what
- * is wrong with the request, by its status or by the code in its envelope, has made none; all else leaves it open.
+ * The record in a creation's answer. "success" says that the task was taken, unless it states an end or what was used: nothing is
+ * completed before it is made.
  */
-export function creationOf(sent: Sent, billsServerErrors: boolean): Creation {
-  if (!sent.ok) return outcomeOfFailure(sent);
-  const { head, text } = sent;
-  if (head.status >= 300) return outcomeOfStatus(head.status, billsServerErrors);
-  const record = text === undefined ? undefined : readTaskRecord(text);
-  const taskId = record?.taskId ?? null;
-  if (record !== undefined && taskId !== null) return { kind: "created", record: { ...record, taskId } };
-  return (
-    (text === undefined ? undefined : refusalIn(text, billsServerErrors)) ?? {
-      kind: "unknown",
-      reason: "unreadable_answer",
-    }
-  );
+function begun<Record extends TaskRecord>(record: Record): Record {
+  return record.status === "completed" && record.endedAt === null && record.consumption === null
+    ? { ...record, status: "pending" }
+    : record;
+}
+
+/** More tasks than this in one answer are no creation's. */
+const furtherMax = 100;
+
+/** Gives further tasks of one answer a charge each, within the budget where there is room: they run, whatever it says. */
+async function bindFurther(
+  steps: TaskSteps,
+  exchange: Exchange,
+  covered: Creation,
+  named: ReadonlySet<string>,
+  first: string,
+): Promise<void> {
+  for (const taskId of [...named]
+    .filter((id) => id !== first && !covered.quote.mentioned.has(id))
+    .slice(0, furtherMax)) {
+    if ((await steps.tasks.find(taskId)) !== undefined) continue;
+    const charge = steps.newId();
+    const { who, held, quote } = covered;
+    const row = { id: charge, kind: "task", route: held.route, who, quote, tags: {}, retry: 0 } as const;
+    const holding = await writeHold(steps.ledger, row, quote.hold);
+    if (!holding.ok) await writeHold(steps.ledger, row, noMoney, { bounded: true });
+    const nothing = {
+      taskId,
+      status: "pending",
+      startedAt: null,
+      endedAt: null,
+      consumption: null,
+      isPrivatePool: false,
+      hasError: false,
+      errors: [],
+    } as const;
+    const bound = await bind(steps, charge, covered, nothing);
+    if (!bound.ok)
+      steps.log.error(
+        { request_id: exchange.id, task_id: taskId, reason: bound.reason },
+        "a further task of a creation could not be written down; nothing pays for it",
+      );
+  }
+}
+
+function bind(
+  steps: TaskSteps,
+  charge: string,
+  { who, quote }: Creation,
+  { taskId, status, startedAt }: Created,
+): Promise<BindResult> {
+  const { model, taskType } = quote.request;
+  const { key } = who.caller;
+  return bindTask(steps, { taskId, charge, key, model, taskType, status, startedAt, quantity: quote.quantity });
+}
+
+async function recordCreated({ tasks, tracker }: TaskSteps, taskId: string, record: TaskRecord): Promise<void> {
+  const task = await tasks.find(taskId);
+  if (task !== undefined) await tracker.onRecord(task, record, "client");
+}
+
+/**
+ * Decides how a creation without a task ends its charge. An answer that says what is wrong with the request, by its status or by the
+ * code in its envelope, has made none; all else leaves it open.
+ */
+function withoutTask(status: number, plain: Buffer | undefined, billsServerErrors: boolean): Outcome {
+  if (status >= 300) return outcomeOfStatus(status, billsServerErrors);
+  const refused = plain === undefined ? undefined : refusalIn(plain, billsServerErrors);
+  return refused ?? { kind: "unknown", reason: "unreadable_answer" };
 }
 
 /** Reasons that leave open whether the gateway made the task before it lost sight of it. */
@@ -45,7 +399,18 @@ function refusalIn(text: Buffer, billsServerErrors: boolean): Outcome | undefine
     : { kind: "refusedByGateway", status: code ?? 200, reason: words };
 }
 
-function outcomeOfFailure({ failure, sent }: Extract<Sent, { ok: false }>): Outcome {
-  const { ending } = failedCall(failure, sent);
-  return ending.kind === "status" ? outcomeOfStatus(ending.status, false) : ending;
+/** Decides how the charge of a creation ends that has no task. */
+function outcomeOf(ending: Settleable["ending"], { quote }: Creation): Outcome {
+  switch (ending.kind) {
+    case "judged":
+      return ending.outcome;
+    case "status":
+      return outcomeOfStatus(ending.status, quote.model?.billsServerErrors ?? false);
+    case "notSent":
+      return ending;
+    case "unknown":
+    case "whole":
+    case "cut":
+      return { kind: "unknown", reason: ending.kind === "unknown" ? ending.reason : "unreadable_answer" };
+  }
 }

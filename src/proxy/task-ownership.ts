@@ -2,7 +2,7 @@ import type { Refusal } from "../core/refusals.ts";
 import { deadlineOf, nextPollAt, type Task } from "../core/tasks.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
-import type { TaskStore } from "../ports/task-store.ts";
+import type { BindResult, TaskStore } from "../ports/task-store.ts";
 import { readTaskRecord, tasksNamed } from "../wire/task.ts";
 
 /** The answer to a request for a task that the caller does not own, whether the task exists or not. */
@@ -71,28 +71,31 @@ export type Claimed = "bound" | "known" | "foreign" | "unavailable";
 
 export type ClaimTask = (claim: TaskClaim) => Promise<Claimed>;
 
-/** Binds tasks that paths without a description create. */
-export function createTaskClaims(deps: {
-  readonly tasks: Pick<TaskStore, "bind" | "find">;
+interface BindDeps {
+  readonly tasks: Pick<TaskStore, "bind">;
   readonly clock: Clock;
+  /** At least 0, below 1. */
   readonly random: () => number;
-  readonly wakePoller: () => void;
-}): ClaimTask {
+}
+
+/** Binds a task to the charge that pays for it, and sets when the poller asks for it first. */
+export function bindTask(
+  { tasks, clock, random }: BindDeps,
+  made: Omit<Parameters<TaskStore["bind"]>[0], "createdAt" | "deadlineAt" | "nextPollAt">,
+): Promise<BindResult> {
+  const createdAt = clock.now();
+  const task = { ...made, createdAt };
+  const deadlineAt = deadlineOf(task);
+  return tasks.bind({ ...task, deadlineAt, nextPollAt: nextPollAt({ createdAt, deadlineAt }, createdAt, random()) });
+}
+
+/** Binds tasks that paths without a description create. */
+export function createTaskClaims(
+  deps: BindDeps & { readonly tasks: Pick<TaskStore, "bind" | "find">; readonly wakePoller: () => void },
+): ClaimTask {
   return async ({ isRunning, ...claim }) => {
-    const createdAt = deps.clock.now();
-    const task = {
-      ...claim,
-      taskType: null,
-      status: isRunning ? "running" : "pending",
-      createdAt,
-      quantity: null,
-    } as const;
-    const deadlineAt = deadlineOf(task);
-    const bound = await deps.tasks.bind({
-      ...task,
-      deadlineAt,
-      nextPollAt: nextPollAt({ createdAt, deadlineAt }, createdAt, deps.random()),
-    });
+    const status = isRunning ? "running" : "pending";
+    const bound = await bindTask(deps, { ...claim, taskType: null, status, quantity: null });
     if (bound.ok) deps.wakePoller();
     if (bound.ok) return "bound";
     if (bound.reason !== "taken") return "unavailable";

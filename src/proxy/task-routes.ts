@@ -6,15 +6,8 @@ import { RequestFields } from "../wire/request-fields.ts";
 import { isTaskId } from "../wire/task.ts";
 import { readFields, readTaskRequest, type TaskRequest } from "../wire/task-request.ts";
 import { refuse, withKey, type Handler, type Summary } from "./handler.ts";
-import {
-  cancelTask,
-  createTask,
-  listTasks,
-  retrieveTask,
-  type AskedOf,
-  type CreationPath,
-  type TaskSteps,
-} from "./tasks.ts";
+import { createTask, type CreationPath } from "./task-creation.ts";
+import { cancelTask, listTasks, retrieveTask, type AskedOf, type TaskSteps } from "./tasks.ts";
 
 /** Whether a request is one of a route of the price files, or of a path that a gateway might take for one. */
 export function isRouted(catalogue: () => Catalogue): (method: string, path: string) => boolean {

@@ -18,12 +18,10 @@ import {
   type WebhookConfigResult,
 } from "../wire/webhook-config.ts";
 import { hidden } from "./mask.ts";
+import { unchangedAnswer, type Shown } from "./response.ts";
 
 /** Where callbacks come in, followed by the task's token. */
 export const callbackPath = "/v1/farebox/callbacks";
-
-/** An answer or a payload about a task as its client is to see it: the same bytes where nothing in them is ours. */
-export type Shown = (bytes: Buffer) => Buffer;
 
 /** The webhooks of tasks: ours towards the gateway, the client's towards the client. */
 export interface TaskWebhooks {
@@ -56,8 +54,6 @@ export interface TaskWebhookDeps {
   readonly newToken: () => string;
 }
 
-const asIs: Shown = (bytes) => bytes;
-
 export function createTaskWebhooks(deps: TaskWebhookDeps): TaskWebhooks {
   const { callbacks, seal, clock, log, publicUrl } = deps;
   return {
@@ -72,7 +68,7 @@ export function createTaskWebhooks(deps: TaskWebhookDeps): TaskWebhooks {
     },
 
     async enlist(body, charge, theirs) {
-      if (publicUrl === null) return { ok: true, body, shown: asIs };
+      if (publicUrl === null) return { ok: true, body, shown: unchangedAnswer };
       const token = deps.newToken();
       const ours = { endpoint: `${publicUrl}${callbackPath}/${token}`, secret: deps.newToken() };
       const sealed = seal.close(
@@ -86,7 +82,7 @@ export function createTaskWebhooks(deps: TaskWebhookDeps): TaskWebhooks {
 
     async shownFor(charge) {
       const callback = await callbacks.byCharge(charge);
-      if (callback === undefined) return asIs;
+      if (callback === undefined) return unchangedAnswer;
       const opened = openCallback(seal, callback);
       if (opened !== undefined) return (bytes) => withWebhookShown(bytes, opened.ours, opened.theirs);
       log.warn({ request_id: charge }, "a task's webhook was sealed with another gateway key; it is shown hidden");

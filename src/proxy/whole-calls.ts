@@ -24,15 +24,15 @@ export type Sent = (
   | Extract<WholeAnswer | StoppedCall, { ok: false }>
 ) & { readonly sent: boolean };
 
+/** Largest answer about tasks that is held, in bytes: records may carry images as text. */
+export const taskAnswerBytesMax = 32 * 1024 * 1024;
+
 /** Sends requests whose answers are held whole. */
 export interface WholeCalls {
   send(params: WholeCallParams): Promise<Sent>;
   /** Ends every running call now, and those that come later. */
   stopAll(): void;
 }
-
-/** Records may carry images as text. A larger answer is not held. */
-const answerBytesMax = 32 * 1024 * 1024;
 
 /**
  * The answer is read to its end when its client has left: what was sent may be billed, and only the answer says so. What
@@ -49,7 +49,7 @@ export function createWholeCalls(deps: {
   return {
     async send({ exchange, ...request }) {
       if (stopped) return { ok: false, failure: shutdown, sent: false };
-      const call = sendWhole(gateway, { ...request, silenceMs: limits.silenceMs }, answerBytesMax);
+      const call = sendWhole(gateway, { ...request, silenceMs: limits.silenceMs }, taskAnswerBytesMax);
       const timer = clock.after(limits.wholeMs, () => call.stop(timeLimit(limits.wholeMs)));
       running.add(call);
       exchange?.onClientGone(() => {
