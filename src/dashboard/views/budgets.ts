@@ -200,76 +200,95 @@ function SetBudget({
     say(note ?? "The budget is set.");
     onDone();
   };
-  const where =
+  const scope =
     standing === null
-      ? div(
-          { class: "field-row" },
-          field(
-            "Scope",
-            select(
-              { name: "kind", value: kind, onChange: (event) => setKind(event.currentTarget.value as Kind) },
-              Object.entries(kinds).map(([value, text]) => option({ key: value, value }, text)),
-            ),
-          ),
-          kind !== "all" && field(kind === "key" ? "Key" : "Team", nameChoice(kind, choices, nameGiven)),
-          field(
-            "Period",
-            select(
-              { name: "period", defaultValue: "1mo" },
-              Object.entries(periodNames).map(([value, text]) =>
-                option({ key: value, value, selected: value === "1mo" }, text),
-              ),
-            ),
-          ),
-        )
+      ? scopeFields({ kind, setKind, choices, nameGiven })
       : p({ class: "hint" }, `${scopeName({ scope: standing.scope, key: null })}, ${periodNames[standing.period]}`);
   return h(FormDialog, {
     title: standing === null ? "Set a budget" : "Change the budget",
-    verb: "Save budget",
+    verb: "Set the budget",
     onClosed,
     save,
-    fields: [
-      where,
+    fields: [scope, ...limitFields(standing)],
+  });
+}
+
+/** Fields for the scope and period of a new budget. */
+function scopeFields({
+  kind,
+  setKind,
+  choices,
+  nameGiven,
+}: {
+  readonly kind: Kind;
+  readonly setKind: (kind: Kind) => void;
+  readonly choices: readonly string[];
+  readonly nameGiven: string;
+}): View {
+  return div(
+    { class: "field-row" },
+    field(
+      "For",
+      select(
+        { name: "kind", value: kind, onChange: (event) => setKind(event.currentTarget.value as Kind) },
+        Object.entries(kinds).map(([value, text]) => option({ key: value, value }, text)),
+      ),
+    ),
+    kind !== "all" && field(kind === "key" ? "Key" : "Team", nameChoice(kind, choices, nameGiven)),
+    field(
+      "Per",
+      select(
+        { name: "period", defaultValue: "1mo" },
+        Object.entries(periodNames).map(([value, text]) =>
+          option({ key: value, value, selected: value === "1mo" }, text),
+        ),
+      ),
+    ),
+  );
+}
+
+/** Fields for the limit and what happens there. `standing`: the budget that is changed; null for a new one. */
+function limitFields(standing: Standing | null): View[] {
+  return [
+    field(
+      "Limit in US dollars",
+      input({
+        name: "limit",
+        class: "num",
+        inputMode: "decimal",
+        required: true,
+        autoComplete: "off",
+        pattern: "[0-9]{1,7}([.][0-9]{1,12})?",
+        title: "An amount such as 5 or 2.50",
+        placeholder: "25.00",
+        defaultValue: standing?.limit_usd ?? "",
+      }),
+    ),
+    div(
+      { class: "field-row" },
       field(
-        "Limit (USD)",
+        "At the limit",
+        select(
+          { name: "mode" },
+          option({ value: "hard", selected: standing?.mode !== "soft" }, "Refuse requests"),
+          option({ value: "soft", selected: standing?.mode === "soft" }, "Only warn"),
+        ),
+      ),
+      field(
+        "Warn at percent",
         input({
-          name: "limit",
+          name: "warn",
           class: "num",
-          inputMode: "decimal",
-          required: true,
-          autoComplete: "off",
-          pattern: "[0-9]{1,7}([.][0-9]{1,12})?",
-          title: "An amount such as 5 or 2.50",
-          placeholder: "25.00",
-          defaultValue: standing?.limit_usd ?? "",
+          type: "number",
+          min: 1,
+          max: 100,
+          step: 1,
+          placeholder: "never",
+          defaultValue: standing === null ? "80" : String(standing.warn_percent ?? ""),
         }),
       ),
-      div(
-        { class: "field-row" },
-        field(
-          "At the limit",
-          select(
-            { name: "mode" },
-            option({ value: "hard", selected: standing?.mode !== "soft" }, "Refuse requests"),
-            option({ value: "soft", selected: standing?.mode === "soft" }, "Only warn"),
-          ),
-        ),
-        field(
-          "Warning threshold (%)",
-          input({
-            name: "warn",
-            class: "num",
-            type: "number",
-            min: 1,
-            max: 100,
-            step: 1,
-            placeholder: "never",
-            defaultValue: standing === null ? "80" : String(standing.warn_percent ?? ""),
-          }),
-        ),
-      ),
-    ],
-  });
+    ),
+  ];
 }
 
 function nameChoice(kind: Kind, choices: readonly string[], given: string): View {

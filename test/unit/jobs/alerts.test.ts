@@ -216,11 +216,11 @@ it("keeps for the record what nobody is told, and what the outbox could not take
 it("goes on after a failure, and ends with its timers, after a last look at what was spent", async () => {
   const self = await world();
   const alerts = self.start();
-  const untold = self.ledger.windowsToAlert.bind(self.ledger);
+  const windowsToAlert = self.ledger.windowsToAlert.bind(self.ledger);
   self.ledger.windowsToAlert = () => Promise.reject(new Error("gone"));
   await alerts.evaluate();
   expect(self.log.lines.map(({ message }) => message)).toEqual(["alerts could not be evaluated"]);
-  self.ledger.windowsToAlert = untold;
+  self.ledger.windowsToAlert = windowsToAlert;
   await self.spend("a", 900_000);
   alerts.spent();
   await alerts[Symbol.asyncDispose]();
