@@ -9,7 +9,6 @@ import type { Clock } from "../src/ports/clock.ts";
 import type { Message } from "../src/ports/outbox.ts";
 import type { BatchChannel, BatchResult, Command } from "../src/store/commands.ts";
 import { chargeColumns, chargeOf, type ShownChargeRow } from "../src/store/rows/charges.ts";
-import { taskOf, type TaskRow } from "../src/store/rows/tasks.ts";
 import type { Connection, Statement } from "../src/store/sqlite/connection.ts";
 import { answerEach } from "../src/store/sqlite/answer.ts";
 import { migrate } from "../src/store/sqlite/migrate.ts";
@@ -18,6 +17,7 @@ import { ShortReads } from "../src/store/sqlite/reads.ts";
 import { Writer } from "../src/store/sqlite/writer.ts";
 import type { Store } from "../src/store/store.ts";
 import { keys } from "../src/store/tables/keys.ts";
+import { tasks } from "../src/store/tables/tasks.ts";
 
 /** Applies a batch in one transaction. */
 export type Apply = (commands: readonly Command[]) => Promise<BatchResult>;
@@ -161,7 +161,6 @@ function lookAt(db: Connection): Look {
   const reads = new ShortReads(db, calendar, () => null);
   const charge = db.prepare(`select ${chargeColumns} from charges where id = ?`).safeIntegers();
   const pending = db.prepare("select id from charges where state = 'pending'").pluck();
-  const task = db.prepare("select * from tasks where task_id = ?");
   const ofTask = db.prepare("select 1 from tasks where charge = ?");
   const messages = db.prepare("select id, state from outbox order by seq");
   return {
@@ -173,10 +172,7 @@ function lookAt(db: Connection): Look {
     budgets: () => reads.budgets(),
     keys: () => answerEach(db, keys.queries.list()),
     price: (id) => reads.price(id),
-    task(id) {
-      const row = task.get(id) as TaskRow | undefined;
-      return row && taskOf(row);
-    },
+    task: (id) => answerEach(db, tasks.queries.find(id)),
     isOfTask: (id) => ofTask.get(id) !== undefined,
     messages: () => messages.all() as Message[],
   };

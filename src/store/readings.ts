@@ -1,9 +1,7 @@
 import type { Budget, BudgetWindow, Caller } from "../core/budget.ts";
 import type { Charge } from "../core/charge.ts";
 import type { PriceVersion } from "../core/price.ts";
-import type { Task } from "../core/tasks.ts";
 import type { OldHold } from "../ports/ledger.ts";
-import type { DueQuery, DueTasks, TaskPage, TaskQuery, TaskStore } from "../ports/task-store.ts";
 
 /*
  * Short reads, as the stores over the queue ask for them: of a file they are answered at once, of a server later.
@@ -19,15 +17,4 @@ export interface ShortReadings {
   oldHolds(before: number): Later<readonly OldHold[]>;
   budgets(): Later<readonly Budget[]>;
   windowsOf(caller: Caller, at: number): Later<readonly BudgetWindow[]>;
-}
-
-export type RunningTasks = Awaited<ReturnType<TaskStore["runningTasks"]>>;
-
-export interface TaskReadings {
-  find(taskId: string): Later<Task | undefined>;
-  ofCharge(charge: string): Later<Task | undefined>;
-  due(query: DueQuery): Later<DueTasks>;
-  running(): Later<number>;
-  runningTasks(): Later<RunningTasks>;
-  list(query: TaskQuery): Later<TaskPage>;
 }

@@ -23,7 +23,6 @@ import { PostgresProxies } from "./proxies.ts";
 import { PostgresReads } from "./reads.ts";
 import { storedCalendar } from "./stored-calendar.ts";
 import { streamCharges } from "./stream.ts";
-import { TaskReads } from "./tasks.ts";
 import { applyTimeZone, storedTimeZone } from "./time-zone.ts";
 import { PostgresWriter } from "./writer.ts";
 
@@ -226,10 +225,7 @@ function assemble(
   ];
   return queuedStore({
     queue,
-    reads: {
-      ledger: new PostgresReads(short, calendar),
-      tasks: new TaskReads(short),
-    },
+    reads: new PostgresReads(short, calendar),
     query: (reading) => answer(short, reading),
     longReads: new PostgresLongReads(long, calendar),
     figureReads: new PostgresLongReads(figures, calendar),

@@ -6,11 +6,11 @@ import type { ProxyRuns } from "../../ports/proxies.ts";
 import type { BatchChannel } from "../commands.ts";
 import type { LongReads } from "../long-reads.ts";
 import type { CommandQueue } from "../queue.ts";
-import type { ShortReadings, TaskReadings } from "../readings.ts";
+import type { ShortReadings } from "../readings.ts";
 import type { QueuedStore } from "../store.ts";
 import { bind, type Query } from "../tables/bind.ts";
 import { QueuedLedger } from "./ledger.ts";
-import { QueuedTaskStore } from "./tasks.ts";
+import { taskStore } from "./tasks.ts";
 
 /** Who is told of changes; see the port. */
 export class ChangeListeners implements Changes {
@@ -39,10 +39,7 @@ export const refusing: BatchChannel = {
 /** What an engine brings: the rest of a store is the same over every database. */
 export interface QueuedParts {
   readonly queue: CommandQueue;
-  readonly reads: {
-    readonly ledger: ShortReadings;
-    readonly tasks: TaskReadings;
-  };
+  readonly reads: ShortReadings;
   readonly query: Query;
   readonly longReads: LongReads;
   /** Those of `FigureReads`, where others answer them. */
@@ -74,7 +71,7 @@ export function queuedStore({
   close,
 }: QueuedParts): QueuedStore {
   const on = (long: LongReads) => ({
-    ledger: new QueuedLedger(queue, reads.ledger, long, figureReads ?? long, stream),
+    ledger: new QueuedLedger(queue, reads, long, figureReads ?? long, stream),
     samples: samplesIn(bind("samples", query, queue), long),
   });
   const { ledger, samples } = on(longReads);
@@ -88,7 +85,7 @@ export function queuedStore({
     admins: bind("admins", query, queue),
     audit: { entries: (query) => longReads.read({ kind: "audit", query }) },
     outbox: bind("outbox", query, queue),
-    tasks: new QueuedTaskStore(queue, reads.tasks),
+    tasks: taskStore(query, queue),
     callbacks: bind("callbacks", query, queue),
     sessions: bind("sessions", query, queue),
     changes,

@@ -28,7 +28,6 @@ import { addCarriedToDays } from "./prune.ts";
 import { ShortReads } from "./reads.ts";
 import { rebuildDays } from "./rollups.ts";
 import { streamCharges, streamOver } from "./stream.ts";
-import { TaskReads } from "./tasks.ts";
 import { ReaderThread, WriterThread, type Lost, type WatchListener } from "./threads.ts";
 import { registerOwner, Writer } from "./writer.ts";
 
@@ -232,10 +231,7 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
   } = parts;
   return queuedStore({
     queue,
-    reads: {
-      ledger: new ShortReads(db, parts.calendar, parts.runningOwner),
-      tasks: new TaskReads(db),
-    },
+    reads: new ShortReads(db, parts.calendar, parts.runningOwner),
     query: async (reading) => answerEach(db, reading),
     longReads,
     figureReads,

@@ -6,10 +6,11 @@ import { keys } from "./keys.ts";
 import { outbox } from "./outbox.ts";
 import { sessions } from "./run-sessions.ts";
 import { callbacks } from "./task-callbacks.ts";
+import { tasks } from "./tasks.ts";
 import { teams } from "./teams.ts";
 
 /** The small tables, by the names that `run` commands have for them. */
-export const tables = { admins, budgets, callbacks, keys, outbox, samples, sessions, teams };
+export const tables = { admins, budgets, callbacks, keys, outbox, samples, sessions, tasks, teams };
 
 type Tables = typeof tables;
 type Methods<Name extends keyof Tables> = Tables[Name]["queries"] & Tables[Name]["writes"];
