@@ -12,22 +12,22 @@ import { isStreamed } from "./outgoing.ts";
 /** Redirects to the same origin that are followed for one request. */
 const redirectsMax = 5;
 
-/** One sending of a request by an engine; a redirect that may be followed is answered with another. */
+/** One attempt of an engine to send a request. An allowed redirect leads to another attempt. */
 export interface Attempt {
-  /** Begins; what happens is told to the call, with this attempt as the first argument. */
+  /** Starts, and reports its events to the call, with this attempt as the first argument. */
   start(): void;
   pause(): void;
   resume(): void;
-  /** Lets an answer that nobody wants come to its end. */
+  /** Reads a response to its end without using it. */
   discard(): void;
   /** Ends the request at the gateway at once. */
   close(): void;
 }
 
-/** How an engine sends. */
+/** Creates an attempt of an engine. */
 export type Attempts = (request: GatewayRequest, call: EngineCall) => Attempt;
 
-/** One request at the gateway: turns an engine's events into the port's, and ends exactly once. */
+/** A request at the gateway. Turns an engine's events into the port's, and ends exactly once. */
 export class EngineCall implements GatewayCall {
   readonly #request: GatewayRequest;
   readonly #receiver: GatewayReceiver;
@@ -40,7 +40,7 @@ export class EngineCall implements GatewayCall {
   #over = false;
   #sent = false;
   #paused = false;
-  /** Whether all of the request has been handed to the engine. */
+  /** True once the whole request was given to the engine. */
   #uploaded = true;
   #lastByteAt: number;
   #silence: Timer;
@@ -50,7 +50,7 @@ export class EngineCall implements GatewayCall {
     receiver: GatewayReceiver,
     how: { readonly attempts: Attempts; readonly origin: string; readonly clock: Clock },
   ) {
-    this.#request = isStreamed(request.body) ? { ...request, body: this.#heard(request.body) } : request;
+    this.#request = isStreamed(request.body) ? { ...request, body: this.#noted(request.body) } : request;
     this.#receiver = receiver;
     this.#attempts = how.attempts;
     this.#origin = how.origin;
@@ -83,14 +83,14 @@ export class EngineCall implements GatewayCall {
     if (this.#finish()) this.#attempt.close();
   }
 
-  /** The connection stands, and the request goes out on it. */
+  /** The connection is established, and the request is sent on it. */
   sending(attempt: Attempt): void {
-    if (this.#hears(attempt)) this.#sent = true;
+    if (this.#isCurrent(attempt)) this.#sent = true;
   }
 
-  /** The head of an answer. */
+  /** The head of a response has arrived. */
   answered(attempt: Attempt, head: GatewayHead): void {
-    if (!this.#hears(attempt)) return;
+    if (!this.#isCurrent(attempt)) return;
     this.#lastByteAt = this.#clock.monotonic();
     const { status } = head;
     if (status < 200) {
@@ -107,27 +107,27 @@ export class EngineCall implements GatewayCall {
   }
 
   received(attempt: Attempt, bytes: Uint8Array): void {
-    if (!this.#hears(attempt)) return;
+    if (!this.#isCurrent(attempt)) return;
     this.#lastByteAt = this.#clock.monotonic();
     this.#receiver.chunk(bytes);
   }
 
-  /** The answer is complete by its own framing. */
+  /** The response is complete by its own framing. */
   completed(attempt: Attempt): void {
-    if (!this.#hears(attempt) || !this.#finish()) return;
-    // Answered before it had come to its end: the rest of it is not wanted.
+    if (!this.#isCurrent(attempt) || !this.#finish()) return;
+    // The response came before the end of the request: the rest of the request is not needed.
     if (!this.#uploaded) this.#attempt.close();
     this.#receiver.end();
   }
 
-  /** The engine could not connect, or the connection broke before the answer was complete. */
+  /** The engine could not connect, or the connection broke before the response was complete. */
   broken(attempt: Attempt, message: string): void {
-    if (!this.#hears(attempt)) return;
+    if (!this.#isCurrent(attempt)) return;
     this.#fail(this.#sent ? { kind: "reset", message } : { kind: "unreachable", message });
   }
 
-  /** The same body; while it is written, the gateway is not silent. */
-  #heard(body: StreamedBody): StreamedBody {
+  /** Returns the same body. While it is written, the gateway is not silent. */
+  #noted(body: StreamedBody): StreamedBody {
     this.#uploaded = false;
     return {
       length: body.length,
@@ -147,8 +147,8 @@ export class EngineCall implements GatewayCall {
     };
   }
 
-  /** An attempt that was redirected away, and any after the call's end, have nothing more to say. */
-  #hears(attempt: Attempt): boolean {
+  /** Returns false for an attempt that was redirected, and after the end of the call: its events are ignored. */
+  #isCurrent(attempt: Attempt): boolean {
     return attempt === this.#attempt && !this.#over;
   }
 
@@ -179,7 +179,7 @@ export class EngineCall implements GatewayCall {
     this.#attempt.start();
   }
 
-  /** One timer a call, armed anew only when it fires: bytes cost no timer. */
+  /** One timer for each call, set again only when it fires: bytes cost no timer. */
   #checkSilence(): void {
     const silentMs = this.#clock.monotonic() - this.#lastByteAt;
     const { silenceMs } = this.#request;

@@ -5,7 +5,7 @@ import type { GatewayHead, GatewayRequest } from "../ports/gateway.ts";
 import type { Attempt, EngineCall } from "./call.ts";
 import { EnginePair } from "./pair.ts";
 
-/** Hands a pair to http-proxy-middleware; the body is what it pipes to the gateway. */
+/** Gives a pair to http-proxy-middleware, which pipes the body to the gateway. */
 export type Launch = (pair: EnginePair, attempt: HttpProxyAttempt) => void;
 
 /** One request through http-proxy-middleware. */
@@ -51,13 +51,13 @@ export class HttpProxyAttempt implements Attempt {
     const { socket } = request;
     if (socket === null || !isConnecting(socket)) this.#call.sending(this);
     else socket.once(socket instanceof TLSSocket ? "secureConnect" : "connect", () => this.#call.sending(this));
-    // A connection that ends with neither an answer nor an error: after 101, for one, which nobody asked for.
+    // A connection that ends with neither a response nor an error, such as after 101, which was not requested.
     request.once("close", () => {
       if (this.#answer === undefined) this.#call.broken(this, "the connection closed without an answer");
     });
   }
 
-  /** The engine has the head of an answer. */
+  /** The engine has the head of a response. */
   answered(answer: IncomingMessage): void {
     if (this.#closed) {
       answer.destroy();
@@ -65,7 +65,7 @@ export class HttpProxyAttempt implements Attempt {
     }
     this.#answer = answer;
     this.#call.answered(this, headOf(answer));
-    // It was not wanted, or is being discarded.
+    // The response is ignored or being discarded.
     if (this.#closed || answer.readableFlowing === true) return;
     answer.on("data", (bytes: Buffer) => this.#call.received(this, bytes));
     answer.on("end", () => {
@@ -74,7 +74,7 @@ export class HttpProxyAttempt implements Attempt {
     answer.on("close", () => this.#call.broken(this, "the connection closed before the answer was complete"));
   }
 
-  /** The engine could not connect, or the connection broke. What breaks behind a complete answer does not concern it. */
+  /** The engine could not connect, or the connection broke. An error after a complete response is ignored. */
   broken({ message }: Error): void {
     if (this.#answer?.complete !== true) this.#call.broken(this, message);
   }

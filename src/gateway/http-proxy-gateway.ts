@@ -36,7 +36,7 @@ export function createHttpProxyGateway({
     selfHandleResponse: true,
     ejectPlugins: true,
     plugins: [events],
-    // The place where the engine lets the body be set for one request.
+    // Here the engine allows the body to be set for one request.
     router: (pair, _response, options) => {
       const body = attemptOf(pair)?.body;
       options.buffer = bodySource(body) as NonNullable<typeof options.buffer>;
@@ -65,12 +65,12 @@ export function createHttpProxyGateway({
 }
 
 /**
- * A pair knows its attempt. Kept in the pair and not in a WeakMap: that holds on to its keys until a full collection, and
- * a key to its whole request.
+ * Links a pair to its attempt. It is a member and not a WeakMap, which keeps its keys, and with them whole requests, until
+ * a full garbage collection.
  */
 type Launched = EnginePair & { attempt?: HttpProxyAttempt };
 
-/** What the engine pipes into its request: the exact bytes, in one write, or as they come. */
+/** Returns the stream that the engine pipes into its request: the exact bytes, in one write or as they arrive. */
 function bodySource(body: GatewayRequest["body"]): { pipe(to: ClientRequest): void } {
   if (!isStreamed(body)) return { pipe: (to) => void (body === undefined ? to.end() : to.end(body)) };
   return {

@@ -1,28 +1,28 @@
 import type { GatewayRequest, StreamedBody } from "../ports/gateway.ts";
 
-/** Idle sockets are given up before common servers (5 s and more) do, so that no request is sent into a closing one. Milliseconds. */
+/** Idle sockets are closed before common servers (5 s and more) close them, so that no request is sent into a closing one. Milliseconds. */
 export const idleSocketMs = 4_000;
 
-/** Whether a body is sent as it comes. */
+/** Returns true for a body that is sent as it arrives. */
 export function isStreamed(body: GatewayRequest["body"]): body is StreamedBody {
   return body !== undefined && "start" in body;
 }
 
-/** Where an engine sends to. */
+/** Address that an engine sends to. */
 export interface Destination {
   readonly origin: string;
-  /** Before the paths of requests, without a slash at its end. */
+  /** Prefix of the paths of requests, without a slash at its end. */
   readonly basePath: string;
 }
 
-/** `baseUrl`: where the gateway's paths begin, without `/v1`. */
+/** `baseUrl`: prefix of the gateway's paths, without `/v1`. */
 export function destinationOf(baseUrl: string): Destination {
   const { origin, pathname } = new URL(baseUrl);
   return { origin, basePath: pathname.replace(/\/+$/, "") };
 }
 
 /**
- * The request as it leaves: base path, length and credential added. Paths under /v1 take a bearer token, all others
+ * Returns the request with base path, length and credential added. Paths under /v1 take a bearer token, all others
  * `x-api-key` (gateway interface, section 5).
  */
 export function outgoing(request: GatewayRequest, { basePath }: Destination, apiKey: string): GatewayRequest {

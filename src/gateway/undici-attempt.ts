@@ -33,7 +33,7 @@ export class UndiciAttempt implements Attempt, Dispatcher.DispatchHandler {
     this.#controller?.resume();
   }
 
-  /** The engine reads it to its end by itself. */
+  /** The engine reads it to its end automatically. */
   discard(): void {}
 
   close(): void {
@@ -41,7 +41,7 @@ export class UndiciAttempt implements Attempt, Dispatcher.DispatchHandler {
     this.#controller?.abort(new Error("the call is over"));
   }
 
-  /** The connection stands, with TLS where the gateway has it; what was closed meanwhile does not go out on it. */
+  /** The connection is established, with TLS if the gateway has it. A request that was closed meanwhile is not sent. */
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
     if (this.#closed) controller.abort(new Error("the call is over"));
@@ -54,7 +54,7 @@ export class UndiciAttempt implements Attempt, Dispatcher.DispatchHandler {
     headers: IncomingHttpHeaders,
     statusText?: string,
   ): void {
-    // An interim answer (100, 103) is not the answer.
+    // An interim response (100, 103) is not the response.
     if (status < 200) return;
     this.#call.answered(this, headOf(status, statusText ?? "", headers, controller.rawHeaders));
   }
@@ -72,7 +72,7 @@ export class UndiciAttempt implements Attempt, Dispatcher.DispatchHandler {
   }
 }
 
-/** The body as the engine reads it; it begins when the engine does. */
+/** Returns the body for the engine. It is read once the engine reads it. */
 function readableOf(body: StreamedBody): Readable {
   let begun = false;
   const readable = new Readable({
@@ -85,7 +85,7 @@ function readableOf(body: StreamedBody): Readable {
       });
     },
   });
-  // The engine destroys it with the request, which is told of by the request.
+  // The engine destroys it with the request, which reports the error.
   readable.on("error", () => undefined);
   return readable;
 }

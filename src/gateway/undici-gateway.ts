@@ -18,10 +18,10 @@ export function createUndiciGateway({
     connections: null,
     pipelining: 1,
     keepAliveTimeout: idleMs,
-    // Above a server's own hint, which may be far longer.
+    // Caps a server's own hint, which may be far longer.
     keepAliveMaxTimeout: idleMs,
     allowH2: false,
-    // Silence is the call's affair, with one timer for connecting, head and body.
+    // The call detects silence, with one timer for connecting, head and body.
     headersTimeout: 0,
     bodyTimeout: 0,
     connectTimeout: 0,

@@ -2,10 +2,10 @@ import { Gauge, type Registry } from "prom-client";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 
-/** Of a text that the gateway states so much is shown. */
+/** Longest text of the gateway that is shown, in characters. */
 const textLengthMax = 64;
 
-/** What the gateway's account says. Absent rather than 0 while it is unknown. */
+/** Gauges of the gateway's account. Absent rather than 0 while it is unknown. */
 export function accountGauges(registry: Registry, clock: Clock): Events["accountRead"] {
   let fetchedAt = 0;
   const registers: Registry[] = [];
@@ -63,7 +63,7 @@ export function accountGauges(registry: Registry, clock: Clock): Events["account
     setKnown(ceilings, reading.ceilings);
     show(ceilings, "farebox_task_ceiling", isAnyKnown(reading.ceilings));
 
-    // One series at a time: a plan that changes takes the place of the one before.
+    // One series at a time: a changed plan replaces the one before.
     const { plan, type } = reading;
     info.reset();
     info.labels(labelOf(plan), labelOf(type)).set(1);

@@ -11,10 +11,13 @@ import type { KeyNames } from "./key-names.ts";
 /** The classes that every chat model reports; the others' series start with their first token. */
 const startedClasses: readonly TokenClass[] = ["input", "cached_input", "output", "reasoning"];
 
-type Heard = Pick<Events, "admitted" | "posted">;
+type HandledEvents = Pick<Events, "admitted" | "posted">;
 
-/** What was charged, by model and by key. */
-export function chargeMetrics(names: KeyNames): { readonly heard: Heard; readonly families: readonly Family[] } {
+/** Counts charges, by model and by key. */
+export function chargeMetrics(names: KeyNames): {
+  readonly events: HandledEvents;
+  readonly families: readonly Family[];
+} {
   const byModel = ["model", "group", "source"];
   const byKey = ["key", "team"];
   const cost = amounts({ name: "farebox_cost_usd_total", help: "What the gateway charged, in USD.", labels: byModel });
@@ -75,8 +78,8 @@ export function chargeMetrics(names: KeyNames): { readonly heard: Heard; readonl
   const seriesOfKey = (key: ChargedKey | null) => keySeries.of(...names.labelsOf(key));
 
   const started = new Set<string>();
-  const start: Heard["admitted"] = ({ key, model, group }) => {
-    // To be looked up is enough: a series starts at 0 when it is made.
+  const start: HandledEvents["admitted"] = ({ key, model, group }) => {
+    // Asking for a series is enough: it starts at 0.
     const ofKey = seriesOfKey(key);
     retries.of(modelLabel(model));
     for (const name of startedClasses) ofKey.tokens.of(name);
@@ -87,7 +90,7 @@ export function chargeMetrics(names: KeyNames): { readonly heard: Heard; readonl
   };
   return {
     families: [cost, list, tokens, keyRequests, keyCost, keyTokens, retries, overage, inDoubt],
-    heard: {
+    events: {
       admitted(admission) {
         const { key, model, retry } = admission;
         if (retry > 0) retries.of(modelLabel(model)).add(1);

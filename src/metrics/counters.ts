@@ -19,7 +19,7 @@ export class Count implements Total {
   }
 }
 
-/** Summed exactly; a counter never goes down, so what is below 0 is left out. */
+/** An exact sum. A counter never decreases, so negative amounts are left out. */
 export class Money implements Total {
   #total: PicoUsd = noMoney;
 
@@ -32,7 +32,7 @@ export class Money implements Total {
   }
 }
 
-/** Every digit of an amount, and none that says nothing: "0", "12", "0.00125". */
+/** Formats an amount with all its digits and no trailing zeros: "0", "12", "0.00125". */
 export function usdText(amount: PicoUsd): string {
   return formatUsd(amount).replace(/\.?0+$/, "");
 }

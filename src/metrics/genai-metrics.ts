@@ -7,8 +7,8 @@ import { modelsMax } from "./limits.ts";
 
 /*
  * OpenTelemetry's semantic conventions for generative AI (metrics, status: development), in the names that its exporter
- * to Prometheus gives them. Their labels are long, so that each line costs twice one of ours: of the 14 or 16 bounds that the
- * conventions advise, these are some. Each is one of theirs, so that what others measure can be added up with it.
+ * to Prometheus gives them. Their labels are long, so each line costs twice one of ours. These are some of the 14 or 16
+ * bounds that the conventions advise, so other programs' measurements can be added up with these.
  */
 const tokenBuckets = [256, 4_096, 65_536];
 const durationBuckets = [0.32, 1.28, 5.12, 20.48];
@@ -21,15 +21,15 @@ const operations: Readonly<Record<string, string>> = {
   "/v1/embeddings": "embeddings",
 };
 
-/** The conventions' name for the form of the interface, whoever serves the model behind it. */
+/** The conventions' name for the form of the interface, for every provider of models. */
 const provider = "openai";
 const common = ["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model"];
 const errorStatus = 400;
 
-type Heard = Pick<Events, "requestEnded" | "posted">;
+type HandledEvents = Pick<Events, "requestEnded" | "posted">;
 
-/** The conventions' metrics, beside ours. Exemplars are on ours only. */
-export function genAiMetrics(): { readonly heard: Heard; readonly families: readonly Family[] } {
+/** The conventions' metrics, in addition to ours. Only ours have exemplars. */
+export function genAiMetrics(): { readonly events: HandledEvents; readonly families: readonly Family[] } {
   const usage = new HistogramFamily({
     name: "gen_ai_client_token_usage",
     help: "Number of input and output tokens used by an operation.",
@@ -57,7 +57,7 @@ export function genAiMetrics(): { readonly heard: Heard; readonly families: read
   ];
   return {
     families: [usage, duration, firstToken],
-    heard: {
+    events: {
       requestEnded(event) {
         const operation = operations[event.route];
         // A request without a model was refused before it was an operation.

@@ -62,14 +62,14 @@ function exemplarText({ requestId, value, at }: Exemplar): string {
   return ` # {request_id="${requestId}"} ${numberText(value)} ${at / 1000}`;
 }
 
-/** Histograms whose buckets are told once for all series. A series starts at 0 when it is asked for. */
+/** Histograms with the same buckets for all series. A series starts at 0 when it is asked for. */
 export class HistogramFamily implements Family {
   readonly type = "histogram";
   readonly name: string;
   readonly help: string;
   readonly #series: SeriesCache<{ readonly names: SeriesNames; readonly counts: HistogramSeries }>;
 
-  /** `bounds` ascend; the bucket of all that lies beyond is added. */
+  /** `bounds` ascend. A bucket for all higher values is added. */
   constructor({
     name,
     help,

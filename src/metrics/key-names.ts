@@ -2,7 +2,7 @@ import type { ChargedKey } from "../ports/events.ts";
 import { BoundedLabel, other } from "./labels.ts";
 import { teamsMax } from "./limits.ts";
 
-/** Which keys and teams have a name in the metrics: the same ones in the counters and in the gauges of the ledger. */
+/** Chooses the keys and teams that have a name in the metrics: the same ones in counters and in gauges of the ledger. */
 export class KeyNames {
   readonly #keys: BoundedLabel;
   /** A key that moves from team to team has series for each; beyond these it is `other` too. */
@@ -23,7 +23,7 @@ export class KeyNames {
     return name === null ? "" : this.#teams.of(name);
   }
 
-  /** The labels `key` and `team` of a charge; both are empty where no key was asked for. */
+  /** The labels `key` and `team` of a charge; both are empty for a request without a key. */
   labelsOf(key: ChargedKey | null): readonly [key: string, team: string] {
     if (key === null) return ["", ""];
     if (this.key(key.name) === other || this.#pairs.of(`${key.name}\n${key.team ?? ""}`) === other) return [other, ""];

@@ -1,4 +1,4 @@
-/** The label for whatever has no name of its own in the metrics. */
+/** The label of everything that has no name of its own in the metrics. */
 export const other = "other";
 
 /** Admits names up to a cap; later ones are `other`, and stay so until a restart. */
@@ -18,13 +18,13 @@ export class BoundedLabel {
   }
 }
 
-/** Where the labels up to one lead: to a series, and to the next label's values. */
+/** A node of the tree of labels: its series, and the nodes of the next label's values. */
 class Branch<Series> {
   series: Series | undefined;
   readonly next = new Map<string, Branch<Series>>();
 }
 
-/** Series by their labels, made when first asked for. Label by label: joining them for one key costs more than the count. */
+/** Series by their labels, created when first asked for. A tree by label: joining them into one key costs more than the count. */
 export class SeriesCache<Series> {
   readonly #root = new Branch<Series>();
   readonly #all: Series[] = [];
@@ -48,7 +48,7 @@ export class SeriesCache<Series> {
     return branch.series;
   }
 
-  /** In the order of their making. */
+  /** In the order of their creation. */
   all(): Iterable<Series> {
     return this.#all;
   }

@@ -5,7 +5,7 @@ import { seriesName, type Family } from "./family.ts";
 import type { KeyNames } from "./key-names.ts";
 import { labelText } from "./labels.ts";
 
-/** What a scrape shows of the ledger itself, exactly as it is there. */
+/** Figures of the ledger for a scrape, exactly as they are there. */
 export interface LedgerFigures {
   readonly budgets: readonly BudgetFigures[];
   readonly spend: readonly {
@@ -16,7 +16,7 @@ export interface LedgerFigures {
   readonly pendingHolds: number;
   readonly runningTasks: TaskCounts;
   readonly outboxWaiting: number;
-  /** What the gateway billed beyond the ledger over the last day, and what of it no uncertainty explains; null while nobody knows. */
+  /** Amount that the gateway billed beyond the ledger over the last day, and the part without a stated doubt; null while unknown. */
   readonly reconciliation: { readonly difference: PicoUsd; readonly unexplained: PicoUsd } | null;
 }
 
@@ -31,7 +31,7 @@ export interface BudgetFigures {
   readonly held: PicoUsd;
 }
 
-/** Gauges that are read from the ledger at each scrape, so that they agree with the reports. */
+/** Gauges read from the ledger at each scrape, so that they agree with the reports. */
 export function ledgerGauges(figures: LedgerFigures, names: KeyNames): readonly Family[] {
   const { reconciliation } = figures;
   const budgets = { limit: new Sums(), spent: new Sums(), held: new Sums() };

@@ -26,13 +26,13 @@ export interface Metrics {
   readonly priceReloads: PriceReloads;
   readonly outbox: OutboxCounts;
   readonly fleet: FleetGauges;
-  /** Requests and streams have ended with the process that they were in. */
+  /** Counts requests and streams that ended with their process. */
   readonly lost: (requests: number, streams: number) => void;
   /** Has each page show these figures of the ledger; not while `read` returns null. */
   showLedger(read: () => Promise<LedgerFigures | null>): void;
   /** Has each page show the processes of workers too. They are asked first: their answers follow all their events. */
   showWorkers(read: (() => Promise<WorkerProcesses>) | null): void;
-  /** The page of everything, with the ledger's gauges as of now. OpenMetrics has exemplars with request ids. */
+  /** Returns the page of all metrics, with present gauges of the ledger. OpenMetrics has exemplars with request ids. */
   scrape(format: Format): Promise<{ readonly contentType: string; readonly text: string }>;
 }
 
@@ -43,10 +43,10 @@ export interface MetricsOptions {
   readonly version: string;
   /** Keys that have a name of their own. */
   readonly keysMax: number;
-  /** Whether OpenTelemetry's names of generative AI are shown beside ours. */
+  /** True to show OpenTelemetry's names of generative AI in addition to ours. */
   readonly otel: boolean;
   readonly clock: Clock;
-  /** When the prices in force at the start were read, milliseconds since 1970 UTC. */
+  /** Time when the prices in force at the start were read, in milliseconds since 1970 UTC. */
   readonly pricesLoadedAt: number;
 }
 
@@ -64,27 +64,27 @@ export function createMetrics(options: MetricsOptions): Metrics {
   });
   build.labels(options.version).set(1);
   const names = new KeyNames(options.keysMax);
-  // Two more names for the same durations make a long page: it has fewer exemplars then.
+  // With OpenTelemetry's names the page is long, so it has fewer exemplars.
   const requests = requestMetrics(registers, { clock: options.clock, exemplars: options.otel ? "duration" : "all" });
   const charges = chargeMetrics(names);
   const tasks = taskMetrics();
   const genAi = options.otel ? genAiMetrics() : null;
   return {
     events: {
-      ...requests.heard,
-      ...charges.heard,
-      ...tasks.heard,
+      ...requests.events,
+      ...charges.events,
+      ...tasks.events,
       admitted(admission) {
-        requests.heard.admitted(admission);
-        charges.heard.admitted(admission);
+        requests.events.admitted(admission);
+        charges.events.admitted(admission);
       },
       requestEnded(event) {
-        requests.heard.requestEnded(event);
-        genAi?.heard.requestEnded(event);
+        requests.events.requestEnded(event);
+        genAi?.events.requestEnded(event);
       },
       posted(event) {
-        charges.heard.posted(event);
-        genAi?.heard.posted(event);
+        charges.events.posted(event);
+        genAi?.events.posted(event);
       },
       accountRead: accountGauges(registry, options.clock),
     },

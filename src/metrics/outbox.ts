@@ -4,7 +4,7 @@ import { messageKinds, type MessageKind } from "../ports/outbox.ts";
 
 const results = ["delivered", "failed", "given_up"] as const;
 
-/** Counts alerts and what became of messages. */
+/** Counts alerts and results of deliveries. */
 export interface OutboxCounts {
   alert(type: AlertType): void;
   /** One try; `failed` is tried again. */

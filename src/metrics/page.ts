@@ -6,12 +6,12 @@ export const contentTypes: Readonly<Record<Format, string>> = {
   openmetrics: "application/openmetrics-text; version=1.0.0; charset=utf-8",
 };
 
-/** After so many characters, well below a millisecond's work, whatever waits has its turn: a stream's next chunk above all. */
+/** Characters written in one turn of the event loop: well below a millisecond, so that streams need not wait. */
 const sliceChars = 65_536;
 
 /**
- * Writes a page in slices. prom-client's own writer does it in one go, and a page of both forms is beyond it: the
- * first of OpenMetrics renames its counters for good.
+ * Writes a page in slices. prom-client's own writer does it in one turn, and cannot write both forms: the first page of
+ * OpenMetrics renames its counters permanently.
  */
 export class PageWriter {
   readonly #format: Format;
@@ -47,6 +47,6 @@ function othersTurn(): Promise<void> {
 function headOf({ name, help, type }: Family, format: Format): string {
   const isOpen = format === "openmetrics";
   const family = isOpen && type === "counter" ? name.replace(/_total$/, "") : name;
-  const told = isOpen ? escaped(help) : help.replace(/\\/g, "\\\\").replace(/\n/g, "\\n");
-  return `# HELP ${family} ${told}\n# TYPE ${family} ${type}\n`;
+  const text = isOpen ? escaped(help) : help.replace(/\\/g, "\\\\").replace(/\n/g, "\\n");
+  return `# HELP ${family} ${text}\n# TYPE ${family} ${type}\n`;
 }

@@ -1,6 +1,6 @@
 import { Counter, Gauge, type Registry } from "prom-client";
 
-/** Counts what became of price files that were read again. */
+/** Counts reloads of the price files. */
 export interface PriceReloads {
   /** `at`: milliseconds since 1970 UTC. */
   ok(at: number): void;

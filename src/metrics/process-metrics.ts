@@ -14,19 +14,19 @@ export interface ProcessMetric {
   }[];
 }
 
-/** What prom-client reads of a process: its CPU, memory, event loop, collections of garbage. */
+/** Metrics that prom-client reads of a process: CPU, memory, event loop, garbage collection. */
 export interface ProcessMetrics {
   read(): Promise<readonly ProcessMetric[]>;
 }
 
-/** Gauges that prom-client names like counters; their detailed kin stay. */
+/** Gauges that prom-client names like counters. Their detailed variants stay. */
 const misnamedDefaults = [
   "nodejs_active_handles_total",
   "nodejs_active_requests_total",
   "nodejs_active_resources_total",
 ];
 
-/** Of this process. */
+/** Metrics of this process. */
 export function createProcessMetrics(): ProcessMetrics {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
@@ -34,7 +34,7 @@ export function createProcessMetrics(): ProcessMetrics {
   return { read: () => readRegistry(registry) };
 }
 
-/** What prom-client keeps. */
+/** Reads the metrics of a prom-client registry. */
 export async function readRegistry(registry: Registry): Promise<readonly ProcessMetric[]> {
   return (await registry.getMetricsAsJSON()).map((metric) => {
     const { name, help, type, values } = metric as MetricObjectWithValues<
@@ -43,7 +43,7 @@ export async function readRegistry(registry: Registry): Promise<readonly Process
     return {
       name,
       help,
-      // Its enumeration is a number in its types and a text in what it gives.
+      // The type is a number in prom-client's declarations and a text in its results.
       type: type as unknown as Family["type"],
       values: values.map(({ metricName = name, labels, value }) => ({
         name: metricName,
@@ -58,15 +58,14 @@ function known(labels: Partial<Record<string, string | number>>): Record<string,
   return Object.fromEntries(Object.entries(labels).map(([name, value]) => [name, value ?? ""]));
 }
 
-/** As they are written on a page. */
+/** Converts metrics to families of a page. */
 export function familiesOf(metrics: readonly ProcessMetric[]): readonly Family[] {
   return metrics.map((metric) => ({ ...metric, lines: () => linesOf(metric, {}) }));
 }
 
 /**
- * The same metrics of several processes, each named by a label: the memory of all is their sum, and of their event loops the
- * worst one counts, so no one figure stands for all. What a process that died had counted ends with it, as a counter that
- * begins anew.
+ * Merges metrics of several processes, each named by a label: users add up their memory and take the worst of their event
+ * loops. The counters of a process that died end with it; those of its replacement start at 0.
  */
 export function familiesByProcess(processes: ReadonlyMap<string, readonly ProcessMetric[]>): readonly Family[] {
   const byName = new Map<

@@ -10,13 +10,13 @@ import { HistogramFamily } from "./histograms.ts";
 import { BoundedLabel, other } from "./labels.ts";
 import { fieldsMax, modelsMax } from "./limits.ts";
 
-/** Clients make these names up: others than short plain ones are not shown. */
+/** Clients choose these names: only short plain ones are shown. */
 const plainName = /^[\w .:[\]-]{1,64}$/;
 
-/** Answers with these many different statuses are told apart; no gateway has more. */
+/** Different statuses of responses that are counted separately; no gateway has more. */
 const statusesMax = 100;
 
-type Heard = Pick<
+type HandledEvents = Pick<
   Events,
   | "requestStarted"
   | "requestEnded"
@@ -29,14 +29,14 @@ type Heard = Pick<
 >;
 
 /**
- * How many requests there were, how they ended, and how long they took. `exemplars`: whether each of the durations names its
- * requests, or only that of the whole request.
+ * Counts requests, their results and durations. `exemplars`: all durations name their requests, or only that of the whole
+ * request.
  */
 export function requestMetrics(
   registers: Registry[],
   { clock, exemplars }: { readonly clock: Clock; readonly exemplars: "all" | "duration" },
 ): {
-  readonly heard: Heard;
+  readonly events: HandledEvents;
   readonly lost: (requests: number, streams: number) => void;
   readonly families: readonly Family[];
 } {
@@ -72,7 +72,7 @@ export function requestMetrics(
     help: "Tries to use the admin API without a token that opens it, by what was wrong.",
     labels: ["reason"],
   });
-  // To be looked up is enough: a series starts at 0 when it is made.
+  // Asking for a series is enough: it starts at 0.
   for (const reason of adminFailures) adminTries.of(reason);
   for (const code of refusalCodes) refusals.of(code);
   const unknownFields = counts({
@@ -108,7 +108,7 @@ export function requestMetrics(
 
   const models = new BoundedLabel(modelsMax);
   const statuses = new BoundedLabel(statusesMax);
-  /** Routes and models whose series are there. */
+  /** Routes and models whose series exist. */
   const begun = new Set<string>();
   const modelLabel = (model: string | null) => (model === null ? "" : models.of(model));
   return {
@@ -117,7 +117,7 @@ export function requestMetrics(
       running.requests -= requests;
       running.streams -= streams;
     },
-    heard: {
+    events: {
       requestStarted(kind) {
         if (kind === "stream") running.streams++;
         else running.requests++;

@@ -5,8 +5,8 @@ import type { Family } from "./family.ts";
 import { BoundedLabel, other } from "./labels.ts";
 import { modelsMax } from "./limits.ts";
 
-/** How tasks ended, and why those that failed did. */
-export function taskMetrics(): { readonly heard: Pick<Events, "taskEnded">; readonly families: readonly Family[] } {
+/** Counts ended tasks by status, and failed ones by reason. */
+export function taskMetrics(): { readonly events: Pick<Events, "taskEnded">; readonly families: readonly Family[] } {
   const tasks = counts({
     name: "farebox_tasks_total",
     help: "Tasks that have ended, by model and by how they ended.",
@@ -17,12 +17,12 @@ export function taskMetrics(): { readonly heard: Pick<Events, "taskEnded">; read
     help: "Tasks that failed, by what their errors mean.",
     labels: ["reason"],
   });
-  // To be looked up is enough: a series starts at 0 when it is made.
+  // Asking for a series is enough: it starts at 0.
   for (const reason of taskFailures) failures.of(reason);
   const models = new BoundedLabel(modelsMax);
   return {
     families: [tasks, failures],
-    heard: {
+    events: {
       taskEnded({ model, status, failure }) {
         tasks.of(model === null ? other : models.of(model), status).add(1);
         if (failure !== null) failures.of(failure).add(1);

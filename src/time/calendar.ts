@@ -5,7 +5,7 @@ import type { Calendar } from "../ports/calendar.ts";
 
 const hourMs = 3_600_000;
 
-/** Whether the text names an IANA time zone that this runtime knows. Bare offsets such as "+02:00" are none. */
+/** Returns true for an IANA time zone that this runtime knows; false for bare offsets such as "+02:00". */
 export function isTimeZone(text: string): boolean {
   if (!/^[A-Za-z]/.test(text)) return false;
   try {

@@ -26,7 +26,7 @@ export function loop(
 ): Loop {
   const ending = new AbortController();
   let timer: Timer | null = null;
-  /** When the timer calls, on the monotonic scale. */
+  /** The instant at which the timer fires, on the monotonic scale. */
   let dueAt = Infinity;
   let isRunning = false;
   /** The run in progress, or the last one. */

@@ -13,8 +13,8 @@ export function hostOf({ hostname }: URL): string {
 }
 
 /**
- * A look-up that answers only with addresses that the rule allows, so that what was judged is what is connected to. A
- * name of which one address is refused is refused: who serves such a name means no good.
+ * Creates a DNS lookup that returns only addresses that the rule allows, so that the checked address is the one connected
+ * to. A name with one refused address is refused: it may be an attack.
  */
 export function guardedLookup(url: URL, rule: AddressRule): LookupFunction {
   return (name, options, callback) => {
@@ -33,7 +33,7 @@ export function guardedLookup(url: URL, rule: AddressRule): LookupFunction {
   };
 }
 
-/** Why none of these may be connected to; null when all may. A host that is itself an address is never looked up, so it is asked here first. */
+/** Returns the reason not to connect to one of these addresses; null if all are allowed. A host that is an address is not looked up, so check it first. */
 export function refusalOf(url: URL, rule: AddressRule, addresses: readonly string[]): AddressRefused | null {
   if (addresses.length === 0 || !addresses.every((address) => isAllowed(address, rule)))
     return new AddressRefused("the address is refused");

@@ -4,10 +4,10 @@ import type { Clock } from "../ports/clock.ts";
 import type { JudgeEndpoint } from "../ports/webhook-sender.ts";
 import { AddressRefused, guardedLookup, hostOf, refusalOf } from "./connect.ts";
 
-/** A client waits for it; a name that takes longer to look up is judged when something is sent. Milliseconds. */
+/** Time to look a name up while a client waits. A name that takes longer is checked when a message is sent. Milliseconds. */
 const patienceMs = 2_000;
 
-/** Judges where a client wants its webhooks. Each sending judges again, by the very address that is connected to. */
+/** Checks the address of a client's webhooks. Each delivery checks the connected address again. */
 export function createJudge({ clock, rule }: { readonly clock: Clock; readonly rule: AddressRule }): JudgeEndpoint {
   return async (endpoint) => {
     if (!URL.canParse(endpoint)) return "must be an address such as https://client.example/hook";
@@ -24,7 +24,7 @@ export function createJudge({ clock, rule }: { readonly clock: Clock; readonly r
   };
 }
 
-/** Null for a name that cannot be looked up: it may be there when something is sent. */
+/** Returns null for a name that cannot be looked up: it may exist when a message is sent. */
 function refusedName(url: URL, host: string, rule: AddressRule, clock: Clock): Promise<AddressRefused | null> {
   return new Promise((resolve) => {
     const timer = clock.after(patienceMs, () => resolve(null));

@@ -3,10 +3,10 @@ import { connect as connectTls } from "node:tls";
 import type { AddressRule } from "../core/addresses.ts";
 import { AddressRefused, guardedLookup, hostOf, refusalOf } from "./connect.ts";
 
-/** A person waits for it. Milliseconds. */
+/** Time to connect while a person waits. Milliseconds. */
 const patienceMs = 10_000;
 
-/** Whether a webhook's receiver can be connected to, TLS included. Nothing is sent. Null when it can, else a few words without its address. */
+/** Connects to a webhook's receiver, with TLS if needed, and sends nothing. Returns null, or an error in a few words without its address. */
 export function probeWebhook(address: string, rule: AddressRule): Promise<string | null> {
   const url = new URL(address);
   const host = hostOf(url);

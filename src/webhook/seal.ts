@@ -4,10 +4,10 @@ import type { Seal } from "../ports/seal.ts";
 const algorithm = "aes-256-gcm";
 const ivBytes = 12;
 const tagBytes = 16;
-/** Of the form below, so that another one can be told from it. */
+/** Version of the form below, to distinguish it from others. */
 const version = "v1.";
 
-/** AES-256-GCM, with a key by HKDF-SHA256 from the gateway's key, which is random by itself. */
+/** AES-256-GCM, with a key derived by HKDF-SHA256 from the gateway's key, which is random. */
 export function createSeal(gatewayKey: string): Seal {
   const keyFor = (use: string) => Buffer.from(hkdfSync("sha256", gatewayKey, "farebox", use, 32));
   const [sealing, naming] = [keyFor("seal v1"), keyFor("name v1")];

@@ -5,12 +5,12 @@ import type { Clock } from "../ports/clock.ts";
 import type { SendResult, WebhookRequest, WebhookSender } from "../ports/webhook-sender.ts";
 import { AddressRefused, guardedLookup, hostOf, refusalOf } from "./connect.ts";
 
-/** From the look-up to the answer's head. Milliseconds. */
+/** Time from the DNS lookup to the head of the response. Milliseconds. */
 const timeoutMs = 10_000;
-/** Of an answer so much is read, so that the receiver can end in peace; the rest is cut off. */
+/** Bytes read of a response, so that the receiver can end it; the rest is cut off. */
 const answerBytesMax = 65_536;
 
-/** Sends with node:http, each message on a connection of its own, whose address was judged. */
+/** Sends with node:http, each message on its own connection, whose address was checked. */
 export function createWebhookSender({ clock }: { readonly clock: Clock }): WebhookSender {
   const running = new Set<() => void>();
   let ended = false;
@@ -39,12 +39,12 @@ export function createWebhookSender({ clock }: { readonly clock: Clock }): Webho
         });
         outgoing.on("error", (error) => resolve(failure(error)));
         outgoing.on("close", () => {
-          // Without an error too: a receiver that switches protocols is left without one.
+          // Also without an error: the connection ends when a receiver switches protocols.
           resolve({ ok: false, error: "the connection closed without an answer", retryAfterMs: null });
           timer.cancel();
           running.delete(breakOff);
         });
-        // As bytes: a text would go out in one piece with the headers and take its encoding to them.
+        // As bytes: a text would be sent together with the headers, in its own encoding.
         outgoing.end(Buffer.from(request.body));
       }),
     async [Symbol.asyncDispose]() {
