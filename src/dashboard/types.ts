@@ -1,10 +1,15 @@
 import type { ChargeDetailsJson } from "../reporting/shapes/charges.ts";
-import type { KeyJson, RotatedKeyJson, StandingJson } from "../reporting/shapes/keys.ts";
+import type { KeyJson, NewKeyJson, RotatedKeyJson, StandingJson } from "../reporting/shapes/keys.ts";
 import type { OverviewJson } from "../reporting/shapes/figures.ts";
 
 /* The server's answers by their names here. Only types come from outside this folder: the browser loads none of it. */
 
-export type { ChargeDetailsJson as ChargeDetails, ChargeJson as Charge } from "../reporting/shapes/charges.ts";
+export type {
+  ChargeDetailsJson as ChargeDetails,
+  ChargeJson as Charge,
+  ChargeListJson as ChargeList,
+  LiveJson as Live,
+} from "../reporting/shapes/charges.ts";
 export type {
   BalanceJson as Balance,
   OverviewJson as Overview,
@@ -12,16 +17,21 @@ export type {
 } from "../reporting/shapes/figures.ts";
 export type { AlertJson as Alert, HealthJson as Health } from "../reporting/shapes/health.ts";
 export type {
+  BudgetListJson as BudgetList,
   DashboardSession as Session,
   KeyJson as Key,
+  KeyListJson as KeyList,
   MeJson as Me,
+  SetBudgetJson as SetBudget,
   StandingJson as Standing,
   TeamJson as Team,
+  TeamListJson as TeamList,
 } from "../reporting/shapes/keys.ts";
 export type {
   PricedModelJson as PricedModel,
   PriceHistoryJson as PriceHistory,
   PriceJson as Price,
+  PriceListJson as PriceList,
   RatesJson as Rates,
 } from "../reporting/shapes/prices.ts";
 
@@ -37,7 +47,7 @@ export type Item = ChargeDetailsJson["items"][number];
 export type PriceUsed = NonNullable<ChargeDetailsJson["price"]>;
 export type Limits = KeyJson["limits"];
 /** A key that was just created or rotated, with its text. */
-export type NewKey = Pick<RotatedKeyJson, "name" | "key"> & Partial<RotatedKeyJson>;
+export type NewKey = NewKeyJson | RotatedKeyJson;
 
 export type SpanName = OverviewJson["span"]["name"];
 export const spans: readonly SpanName[] = ["24h", "7d", "30d", "90d"];

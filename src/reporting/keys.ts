@@ -1,7 +1,7 @@
 import { keyDetails } from "../core/audit.ts";
 import { stateOf, type Key } from "../core/keys.ts";
 import type { KeyPage } from "../ports/key-store.ts";
-import type { KeyJson, RotatedKeyJson } from "./shapes/keys.ts";
+import type { KeyJson, KeyListJson, NewKeyJson, RotatedKeyJson } from "./shapes/keys.ts";
 
 export function keyJson(key: Key, now: number): KeyJson {
   return { ...keyDetails(key), state: stateOf(key, now) };
@@ -13,12 +13,12 @@ export function rotatedKeyJson(key: Key, text: string): RotatedKeyJson {
 }
 
 /** A key that was just made, with its text: the only time that this is shown. */
-export function newKeyJson(key: Key, text: string) {
+export function newKeyJson(key: Key, text: string): NewKeyJson {
   const { id, name, ...facts } = keyDetails(key);
   return { id, name, key: text, ...facts };
 }
 
 /** One page of keys. */
-export function keysJson({ keys, next }: KeyPage, now: number) {
+export function keysJson({ keys, next }: KeyPage, now: number): KeyListJson {
   return { keys: keys.map((key) => keyJson(key, now)), next };
 }

@@ -5,7 +5,7 @@ import { article, classes, div, h3, input, option, p, select, span, type Childre
 import { ago, count, instant, percent, shareOf } from "../format.ts";
 import { useMayEdit } from "../resource.ts";
 import { say } from "../toasts.ts";
-import type { Period, Standing } from "../types.ts";
+import type { Period, SetBudget, Standing } from "../types.ts";
 import { amount, badge, budgetBar, iconButton } from "../ui.ts";
 import { confirmation, field, FormDialog, textOf } from "./forms.ts";
 
@@ -196,7 +196,7 @@ function SetBudget({
       mode: textOf(form, "mode"),
       warn_percent: warn === "" ? null : Number(warn),
     };
-    const { note } = await ask<{ note: string | null }>(`${admin}/budgets`, { method: "PUT", body });
+    const { note } = await ask<SetBudget>(`${admin}/budgets`, { method: "PUT", body });
     say(note ?? "The budget is set.");
     onDone();
   };

@@ -1,7 +1,7 @@
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { ask, type Fault, type Parameters } from "../api.ts";
 import { attempt, useVisit } from "../resource.ts";
-import type { Charge } from "../types.ts";
+import type { Charge, ChargeList, Live } from "../types.ts";
 
 /** Live list of requests, newest first; loads older ones on demand. */
 export interface Feed {
@@ -51,7 +51,7 @@ export function useFeed(source: string, filter: Parameters, live: boolean): Feed
     const run = async () => {
       const after = cursor.current;
       const outcome = await attempt(() =>
-        ask<{ charges: readonly Charge[]; cursor: string }>(`${source}/requests/live`, {
+        ask<Live>(`${source}/requests/live`, {
           query: { limit: pageLength, ...wanted, after },
           signal,
         }),
@@ -86,7 +86,7 @@ export function useFeed(source: string, filter: Parameters, live: boolean): Feed
     if (last === undefined) return;
     setLoadingOlder(true);
     void attempt(() =>
-      ask<{ charges: readonly Charge[]; next: string | null }>(`${source}/charges`, {
+      ask<ChargeList>(`${source}/charges`, {
         query: { limit: pageLength, ...(JSON.parse(subject) as Parameters), cursor: last },
       }),
     ).then((outcome) => {

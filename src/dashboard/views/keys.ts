@@ -27,7 +27,7 @@ import { ago, count, instant, money } from "../format.ts";
 import { icon } from "../icons.ts";
 import { addressOf, setQuery, useRoute } from "../location.ts";
 import { useMayEdit, useResource } from "../resource.ts";
-import type { Key, Standing, Team } from "../types.ts";
+import type { BudgetList, Key, KeyList, Standing, Team, TeamList } from "../types.ts";
 import { badge, budgetBar, empty, failure, iconButton, link, moment, waiting } from "../ui.ts";
 import { BudgetDialog, Budgets, periodNames, type BudgetTask } from "./budgets.ts";
 import { KeyDialog, type KeyTask } from "./key-dialogs.ts";
@@ -52,9 +52,9 @@ const pageLength = 100;
 async function readAll(pages: number, signal: AbortSignal): Promise<Everything> {
   const limit = Math.min(pages * pageLength, 1000);
   const [{ keys, next }, budgets, { teams }] = await Promise.all([
-    ask<{ keys: readonly Key[]; next: string | null }>(`${admin}/keys`, { query: { limit }, signal }),
-    ask<{ budgets: readonly Standing[]; next: string | null }>(`${admin}/budgets`, { query: { limit }, signal }),
-    ask<{ teams: readonly Team[] }>(`${admin}/teams`, { signal }),
+    ask<KeyList>(`${admin}/keys`, { query: { limit }, signal }),
+    ask<BudgetList>(`${admin}/budgets`, { query: { limit }, signal }),
+    ask<TeamList>(`${admin}/teams`, { signal }),
   ]);
   return {
     keys,

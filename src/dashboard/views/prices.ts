@@ -30,7 +30,7 @@ import { count, exactMoney, instant, percent } from "../format.ts";
 import { icon } from "../icons.ts";
 import { setQuery, useRoute } from "../location.ts";
 import { useResource } from "../resource.ts";
-import type { Price, PricedModel, PriceHistory, Rates } from "../types.ts";
+import type { Price, PricedModel, PriceHistory, PriceList, Rates } from "../types.ts";
 import { amount, badge, Dialog, empty, failure, waiting } from "../ui.ts";
 import { tokenName } from "./words.ts";
 
@@ -38,13 +38,9 @@ import { tokenName } from "./words.ts";
 export function Prices(): View {
   const { query } = useRoute();
   const [wanted, setWanted] = useState("");
-  const { data, fault, reload } = useResource<{ models: readonly PricedModel[] }>(
-    (signal) => ask(`${admin}/prices`, { signal }),
-    "prices",
-    {
-      everyMs: 60_000,
-    },
-  );
+  const { data, fault, reload } = useResource<PriceList>((signal) => ask(`${admin}/prices`, { signal }), "prices", {
+    everyMs: 60_000,
+  });
   const opened = query.get("model");
   const search = label(
     { class: "filter" },

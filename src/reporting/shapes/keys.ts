@@ -36,7 +36,9 @@ const secret = text.meta({ description: "The key itself. It is shown this once."
 export const keySchema = z.strictObject({ ...keyFields, state: z.enum(keyStates) });
 export type KeyJson = Shape<typeof keySchema>;
 export const keyListSchema = z.strictObject({ keys: z.array(keySchema), next });
+export type KeyListJson = Shape<typeof keyListSchema>;
 export const newKeySchema = z.strictObject({ ...keyFields, key: secret });
+export type NewKeyJson = Shape<typeof newKeySchema>;
 export const rotatedKeySchema = z.strictObject({
   id: text,
   name: text,
@@ -54,6 +56,8 @@ export const teamWithKeysSchema = z.strictObject({
 export type TeamJson = Shape<typeof teamWithKeysSchema>;
 export const teamListSchema = z.strictObject({ teams: z.array(teamWithKeysSchema) });
 
+export type TeamListJson = Shape<typeof teamListSchema>;
+
 export const removedSchema = z.strictObject({ removed: z.literal(true) });
 
 const budgetFields = {
@@ -67,6 +71,7 @@ export const setBudgetSchema = z.strictObject({
   ...budgetFields,
   note: textOrNull.meta({ description: "Something that may not have been meant; null mostly." }),
 });
+export type SetBudgetJson = Shape<typeof setBudgetSchema>;
 /** A budget in one of its windows, with the key that it is of where each key has its own. */
 export const standingSchema = z.strictObject({
   ...budgetFields,
@@ -79,6 +84,7 @@ export const standingSchema = z.strictObject({
 });
 export type StandingJson = Shape<typeof standingSchema>;
 export const budgetListSchema = z.strictObject({ budgets: z.array(standingSchema), next });
+export type BudgetListJson = Shape<typeof budgetListSchema>;
 export const keyWithBudgetsSchema = keySchema.extend({ budgets: z.array(standingSchema) });
 
 const ownLimit = z
