@@ -25,7 +25,7 @@ type Done<W extends keyof Maintenance> = Extract<Awaited<ReturnType<Maintenance[
 
 export type CopiedLedger = Done<"backUp">;
 export type MovedLedger = Done<"move">;
-export type RepairedRow = Parameters<Parameters<Maintenance["repair"]>[1]["onMended"]>[0];
+export type RepairedRow = Parameters<Parameters<Maintenance["repair"]>[1]["onRepaired"]>[0];
 
 export function createMaintenance(clock: Clock) {
   // A verification makes short-lived objects by the million: the young generation must not grow with them.
@@ -80,8 +80,8 @@ export function createMaintenance(clock: Clock) {
       return result.ok ? result : refusal(movingProblem(result, from, to.shown), result.kind === "differs" ? 1 : 2);
     },
 
-    /** Rebuilds derived sums that differ from the charges; `onMended` receives each change once it is durable. */
-    async repair({ database, timeZone }: Settings, on: Pick<RepairOptions, "onMended" | "onProgress">) {
+    /** Rebuilds derived sums that differ from the charges; `onRepaired` receives each change once it is durable. */
+    async repair({ database, timeZone }: Settings, on: Pick<RepairOptions, "onRepaired" | "onProgress">) {
       const how = { calendar: calendarOf(timeZone), clock, pause, ...on };
       const result =
         database.kind === "postgres"

@@ -12,7 +12,7 @@ export async function examineServer(
   now: number,
 ): Promise<Check[]> {
   const { shown } = database;
-  const { lookAtServer } = await import("../store/postgres/upkeep.ts");
+  const { lookAtServer } = await import("../store/postgres/maintenance.ts");
   const looked = await lookAtServer(serverOf(database));
   if (!looked.ok)
     return [

@@ -53,7 +53,7 @@ export async function migrateLedger(
     const { migrateFile } = await import("../store/sqlite/backup.ts");
     return migrateFile({ path: database.path, stamp: stampOf(at), backup });
   }
-  const { migrateServer } = await import("../store/postgres/upkeep.ts");
+  const { migrateServer } = await import("../store/postgres/maintenance.ts");
   return migrateServer(serverOf(database), { create, backup });
 }
 

@@ -52,14 +52,14 @@ async function verify({ io, ledger, keys, clock }: LedgerTools, isJson: boolean)
 async function repair({ io, settings, clock }: Tools, isJson: boolean) {
   const bar = progress(io, "checked", !isJson);
   const repairs: RepairedRow[] = [];
-  const onMended = (row: RepairedRow) => {
+  const onRepaired = (row: RepairedRow) => {
     repairs.push(row);
     if (isJson) return;
     bar.end();
     printLine(io, `repaired ${row.kind} ${row.id}: ${row.from} -> ${row.to}`);
   };
   const { createMaintenance } = await import("../app/database.ts");
-  const result = await createMaintenance(clock).repair(settings, { onMended, onProgress: bar.show });
+  const result = await createMaintenance(clock).repair(settings, { onRepaired, onProgress: bar.show });
   bar.end();
   if (!result.ok) return result;
   return { verification: result.verification, repairs } satisfies Verified;

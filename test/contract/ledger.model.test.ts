@@ -308,7 +308,7 @@ const corruption = fc
   .map(({ which, pick, by }) => corruptions[which]?.(pick, by) ?? "");
 
 /** What a story wrote, corrupted and repaired, is what it wrote. */
-async function mendsEverything(steps: readonly Step[], faults: readonly string[]): Promise<void> {
+async function repairsEverything(steps: readonly Step[], faults: readonly string[]): Promise<void> {
   const clock = manualClock(noon);
   const home = sqliteKind.newHome(clock);
   if (home.database === null) throw new Error("SQLite has a file");
@@ -321,10 +321,10 @@ async function mendsEverything(steps: readonly Step[], faults: readonly string[]
     }
     const sound = derivedRows(path);
     for (const fault of faults) tamper(path, fault);
-    const result = await repair({ path, calendar: utc, clock, pause: () => nextTurn(), onMended: () => {} });
+    const result = await repair({ path, calendar: utc, clock, pause: () => nextTurn(), onRepaired: () => {} });
     expect(result).toMatchObject({ ok: true, verification: { differences: [] } });
     expect(derivedRows(path)).toEqual(sound);
-    // The open store goes on with what was mended.
+    // The open store goes on with what was repaired.
     await told.tell({ do: "setBudget", scope: { kind: "all" }, period: "1d", limit: 0n as PicoUsd, soft: true });
     await told.tell({
       do: "hold",
@@ -353,7 +353,7 @@ describe.runIf(!onPostgres && !inThreads)("SQLite against the model", () => {
   it("is what it was when random faults of derived rows were repaired", { timeout: 120_000 }, async () => {
     const stories = fc.array(step(["UTC"]), { minLength: 20, maxLength: 60 });
     const faults = fc.array(corruption, { minLength: 1, maxLength: 8 });
-    await fc.assert(fc.asyncProperty(stories, faults, mendsEverything), {
+    await fc.assert(fc.asyncProperty(stories, faults, repairsEverything), {
       numRuns: runs(60),
     });
   });

@@ -253,7 +253,7 @@ export class ModelLedger {
   }
 
   async windowsOf(caller: Caller, at: number): Promise<readonly BudgetWindow[]> {
-    return this.#weighingOn(caller).map((budget) => this.#window(budget, subjectOf(budget.scope, caller), at));
+    return this.#applyingTo(caller).map((budget) => this.#window(budget, subjectOf(budget.scope, caller), at));
   }
 
   async charge(id: string): Promise<Charge | undefined> {
@@ -400,9 +400,9 @@ export class ModelLedger {
     return { ok: true, first, state: ended.state, cost: ended.cost, overage: ended.overage };
   }
 
-  /** The windows that weigh on a caller at an instant; each exists from now on. */
+  /** Opens the windows that apply to a caller at an instant. */
   #open(caller: Caller, at: number): BudgetWindow[] {
-    return this.#weighingOn(caller).map((budget) => {
+    return this.#applyingTo(caller).map((budget) => {
       const subject = subjectOf(budget.scope, caller);
       this.#markOpen(budget, subject, at);
       return this.#window(budget, subject, at);
@@ -411,7 +411,7 @@ export class ModelLedger {
 
   #existing(charge: StoredCharge): BudgetWindow[] {
     const caller = callerOf(charge);
-    return this.#weighingOn(caller)
+    return this.#applyingTo(caller)
       .map((budget) => this.#window(budget, subjectOf(budget.scope, caller), charge.at))
       .filter(({ budget, start, subject }) => this.#state.opened.has(windowName(budget, start, subject)));
   }
@@ -449,7 +449,7 @@ export class ModelLedger {
     for (const budget of this.#state.budgets.values()) this.#openFromCharges(budget, at);
   }
 
-  #weighingOn(caller: Caller): Budget[] {
+  #applyingTo(caller: Caller): Budget[] {
     return [...this.#state.budgets.values()].filter(({ scope }) => appliesTo(scope, caller));
   }
 

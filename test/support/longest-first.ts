@@ -7,7 +7,7 @@ const longest = [
   "simulation/planted-bugs",
   "simulation/simulation",
   "crash/storage",
-  "store/postgres-upkeep",
+  "store/postgres-maintenance",
 ].map((name) => `/test/system/${name}.test.ts`);
 
 /** Vitest's own order, which on a fresh clone goes by the size of the files, after these. */

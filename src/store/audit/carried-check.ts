@@ -19,8 +19,8 @@ interface CarriedRow {
 }
 
 /**
- * Counts of carried sums: each belongs to a sum whose name is the digest of what it is the sum of, and there are not more
- * unpriced requests or retries than requests. Sums without counts are found among the charges.
+ * Checks the counts of carried sums: each belongs to a sum named by the digest of its contents, with at most as many
+ * unpriced requests and retries as requests. Sums without counts are found among the charges.
  */
 export function* checkCarried(report: Report): Reading<void> {
   const columns = ["id", "admitted_at", "route", ...rollupDimensions].join(", ");

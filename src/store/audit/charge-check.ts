@@ -7,7 +7,7 @@ import { recompute, type Audited } from "../recompute.ts";
 import { Feed } from "./feed.ts";
 import type { Report } from "./findings.ts";
 
-/** Parsed prices that are kept in memory at most. */
+/** Most parsed prices kept in memory. */
 const pricesKept = 1000;
 
 /** Recomputes charges one by one from their formula, inputs and stored price. */
@@ -20,7 +20,7 @@ export class ChargeCheck {
     this.#report = report;
   }
 
-  /** Whether this price is to be got before a charge that names it is checked. */
+  /** Returns whether this price must be read before a charge that names it is checked. */
   isMissing(price: string | null): price is string {
     return price !== null && !this.#prices.has(price);
   }
@@ -34,12 +34,12 @@ export class ChargeCheck {
     this.#prices.set(id, row === undefined ? null : parsePrice(row.canonical));
   }
 
-  /** `task`: what a charge of the formula `task` was charged by; null where it is lost. */
+  /** `task`: the basis of a charge of the formula `task`; null if it is lost. */
   check(id: string, charge: Audited, task: TaskInputs | null): void {
     for (const { expected, found } of recompute(charge, this.#priceOf, () => task)) this.#differ(id, expected, found);
   }
 
-  /** What is in doubt is the whole cost of a charge with doubts; of a carried sum it is what its charges had. */
+  /** The amount in doubt is the whole cost of a charge with doubts, and for a carried sum that of its charges. */
   checkDoubts({
     id,
     state,
@@ -52,7 +52,7 @@ export class ChargeCheck {
     if (formula !== "adjustment" && found !== expected) this.#differ(id, `in doubt ${expected}`, `in doubt ${found}`);
   }
 
-  /** A correction stands beside the posted charge of a request. `state` is that charge's, null for none. */
+  /** Checks that a correction belongs to the posted charge of a request. `state` is that charge's; null for none. */
   checkCorrection(id: string, adjusts: string, state: string | null): void {
     if (state !== "posted") this.#differ(id, "corrects a posted charge", `corrects ${adjusts}`);
   }
@@ -69,7 +69,7 @@ interface TaskRow {
   readonly state: string | null;
 }
 
-/** A task is settled when its charge has ended, and not before. */
+/** Checks that a task is settled exactly when its charge is. */
 export function* checkTasks(report: Report): Reading<void> {
   const rows = new Feed<TaskRow>(
     `select task_id, settled_at, charge, charges.state from tasks left join charges on charges.id = tasks.charge
@@ -82,7 +82,7 @@ export function* checkTasks(report: Report): Reading<void> {
   }
 }
 
-/** Every stored price is the text that its id is the digest of, and can be read. */
+/** Checks that each stored price can be parsed, and that its id is the digest of its text. */
 export function* checkPrices(report: Report): Reading<void> {
   const rows = new Feed<{ readonly id: string; readonly canonical: string }>(
     "select id, canonical from price_versions order by id",
@@ -103,7 +103,7 @@ export function* checkPrices(report: Report): Reading<void> {
   }
 }
 
-/** Null for a text that is not a price any more. */
+/** Parses a stored price; null for a text that is no price. */
 function parsePrice(canonical: string): PriceVersion | null {
   try {
     return parseCanonicalPrice(canonical);

@@ -41,7 +41,7 @@ const columns = [
 ] as const;
 
 type Row = Pick<ChargeRow, (typeof columns)[number]> & {
-  /** What other rows say of the charge, where its kind has any; null where they say nothing. */
+  /** State of other rows about the charge; null for none. */
   readonly beside: string | null;
 };
 
@@ -61,14 +61,14 @@ interface PassOptions {
   readonly calendar: Calendar;
   readonly report: Report;
   readonly windows: WindowCheck;
-  /** Before this instant there are days only. */
+  /** The ledger has only daily rollups before this instant. */
   readonly quartersFrom: number;
 }
 
 /**
- * All charges once, in the order of their time: each is recomputed by itself, and added to the sums of the span that it
- * falls into. A span ends where a quarter hour, a day or a window does, and its sums go on to the rollups and windows, which
- * are read in the same order. So memory holds what is open at one time, however many charges there are.
+ * Reads all charges once, in the order of their time. Recomputes each, and adds it to the sums of its span. A span ends with
+ * a quarter hour, a day or a window; its sums are then compared with rollups and windows, which are read in the same order.
+ * Memory holds only what is open at one time, however many charges there are.
  */
 export class Pass {
   readonly #calendar: Calendar;
@@ -96,7 +96,7 @@ export class Pass {
     this.#quartersFrom = quartersFrom;
   }
 
-  /** Answers how many charges there are. `tell` is called now and then with how many are done. */
+  /** Returns the number of charges. Calls `tell` from time to time with the number of those done. */
   *run(tell: (done: number) => void): Reading<number> {
     for (let count = 0; ; this.#rows.advance()) {
       if (this.#rows.isUsedUp) yield* this.#rows.fill();
@@ -172,7 +172,7 @@ export class Pass {
     return this.#cells.of(name, () => [key, team ?? "", model, group ?? "", source]);
   }
 
-  /** How many requests a charge is, and of which kind. */
+  /** Counts the requests of a charge, by kind. */
   #count({ counts }: Cell, row: Row, formula: Formula): void {
     if (formula !== "adjustment") {
       add(counts, [1, row.cost === null ? 1 : 0, row.retry > 0n ? 1 : 0]);
@@ -193,7 +193,7 @@ export class Pass {
     }
   }
 
-  /** Hands the sums of the span on. */
+  /** Passes the sums of the span on. */
   *#settle(): Reading<void> {
     const at = this.#start;
     const quarter = at - (at % quarterMs);

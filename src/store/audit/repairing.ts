@@ -3,23 +3,23 @@ import type { Verification } from "../../ports/ledger.ts";
 import type { Later } from "../readings.ts";
 import type { Derived } from "./findings.ts";
 import type { Progress } from "./inspect.ts";
-import type { Mended } from "./mend.ts";
+import type { RepairedRow } from "./repair-row.ts";
 
-/** Derived rows that one round mends at most; the next one finds the others. */
-const mendedAtOnce = 100_000;
+/** Most derived rows that one round repairs; the next round finds the others. */
+const repairedAtOnce = 100_000;
 
-/** Rounds at most: one mends, and what another process pruned or removed meanwhile is found by the next. */
+/** Most rounds: one repairs, and the next finds what another process pruned or removed meanwhile. */
 const roundsMax = 5;
 
-/** The least pause between two transactions, in milliseconds; a step that took longer is followed by as long a pause. */
+/** Shortest pause between two transactions, in milliseconds. A longer step is followed by a pause of its own length. */
 const pauseMsMin = 2;
 
 export interface RepairingOptions {
   readonly clock: Clock;
   /** Waits, and keeps the process alive meanwhile. */
   readonly pause: (ms: number) => Promise<unknown>;
-  /** Told of each change once it is durable. */
-  readonly onMended: (mended: Mended) => void;
+  /** Called with each change once it is durable. */
+  readonly onRepaired: (repaired: RepairedRow) => void;
   readonly onProgress?: Progress;
 }
 
@@ -29,52 +29,52 @@ export interface Repairable {
     readonly onProgress?: Progress | undefined;
     readonly onDerived: (derived: Derived) => void;
   }): Later<Verification>;
-  /** Makes one derived row anew, in a transaction of its own; answers what it changed. */
-  mend(derived: Derived): Later<readonly Mended[]>;
+  /** Repairs one derived row in a transaction of its own and returns the changes. */
+  repairRow(derived: Derived): Later<readonly RepairedRow[]>;
 }
 
-/** Later ones are made from what earlier ones mend. */
+/** Later ones follow from what earlier ones repair. */
 const order: readonly Derived["of"][] = ["carried", "rollup_day", "rollup_quarter", "window", "links"];
 
 /**
- * Makes every derived row that differs anew from the charges, beside running proxies or alone: each in a transaction of its
- * own, so that it may be broken off anywhere and done again. Charges, prices and budgets are never touched. Answers the
- * verification of the ledger as it is afterwards.
+ * Repairs every derived row that differs from its charges, with or without running proxies: each row in a transaction of its
+ * own, so that a repair may be interrupted and started again. Never touches charges, prices and budgets. Returns the
+ * verification of the repaired ledger.
  */
 export async function repairing(ledger: Repairable, options: RepairingOptions): Promise<Verification> {
   for (let round = 1; ; round++) {
-    const { verification, faults } = await lookForFaults(ledger, options.onProgress);
+    const { verification, faults } = await findFaults(ledger, options.onProgress);
     const isLast = faults.length === 0 || round > roundsMax;
-    // What cannot be mended is found again: the verification of a round that changed nothing is the last word.
-    if (isLast || (await mendAll(ledger, faults, options)) === 0) return verification;
+    // What cannot be repaired is found again: the verification of a round that changed nothing is the last word.
+    if (isLast || (await repairAll(ledger, faults, options)) === 0) return verification;
   }
 }
 
-/** Answers how many changes it made. */
-async function mendAll(
+/** Returns the number of changes. */
+async function repairAll(
   ledger: Repairable,
   faults: readonly Derived[],
-  { clock, pause, onMended }: RepairingOptions,
+  { clock, pause, onRepaired }: RepairingOptions,
 ): Promise<number> {
   let count = 0;
   for (const derived of faults) {
     const start = clock.monotonic();
-    const mended = await ledger.mend(derived);
-    for (const each of mended) onMended(each);
-    count += mended.length;
+    const repaired = await ledger.repairRow(derived);
+    for (const each of repaired) onRepaired(each);
+    count += repaired.length;
     await pause(Math.max(pauseMsMin, clock.monotonic() - start));
   }
   return count;
 }
 
-/** The derived rows that differ, each once, in the order of mending; and all that differs. */
-async function lookForFaults(
+/** Finds the derived rows that differ, each once and in the order of repair, and all differences. */
+async function findFaults(
   ledger: Repairable,
   onProgress?: Progress,
 ): Promise<{ readonly verification: Verification; readonly faults: Derived[] }> {
   const faults = new Map<string, Derived>();
   const onDerived = (derived: Derived) => {
-    if (faults.size < mendedAtOnce) faults.set(JSON.stringify(Object.values(derived)), derived);
+    if (faults.size < repairedAtOnce) faults.set(JSON.stringify(Object.values(derived)), derived);
   };
   const verification = await ledger.verify({ onProgress, onDerived });
   return { verification, faults: [...faults.values()].sort((a, b) => order.indexOf(a.of) - order.indexOf(b.of)) };

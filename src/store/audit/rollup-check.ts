@@ -5,11 +5,11 @@ import { addCell, CellBook, nameOf, type Cell } from "./cells.ts";
 import { Feed } from "./feed.ts";
 import { differing, type Derived, type Report } from "./findings.ts";
 
-/** Which rollup, and how it says time. Times of both grow with the instants of the charges. */
+/** A rollup and its unit of time. The times of both rollups grow with those of the charges. */
 export interface RollupKind<T extends number | string> {
   readonly table: "rollup_quarter" | "rollup_day";
   readonly column: string;
-  /** Rows that are looked at. */
+  /** SQL condition for the rows to check. */
   readonly kept: string;
   readonly read: (stored: unknown) => T;
   readonly show: (time: T) => string;
@@ -38,7 +38,7 @@ type StoredRow = Readonly<Record<string, string | bigint>>;
 
 const noRow = "no row";
 
-/** Compares a rollup with what its charges add up to, both in the order of time, and keeps the present time's sums only. */
+/** Compares a rollup with the sums of its charges, both in the order of time. Keeps the sums of the current time only. */
 export class RollupCheck<T extends number | string> {
   readonly #kind: RollupKind<T>;
   readonly #report: Report;
@@ -52,19 +52,19 @@ export class RollupCheck<T extends number | string> {
     this.#stored = new Feed(storedRows(dialect, kind));
   }
 
-  /** Goes on to a time that is not before the last one's. */
+  /** Moves to a time that is not before the current one. */
   *moveTo(time: T): Reading<void> {
     if (this.#time === time) return;
     yield* this.#settle();
     this.#time = time;
   }
 
-  /** Adds sums of the present time. */
+  /** Adds sums of the current time. */
   add(cell: Cell): void {
     addCell(this.#cells.of(cell.name, cell.identity), cell);
   }
 
-  /** Compares what is left when all charges have been added. */
+  /** Compares the rest once all charges are added. */
   *end(): Reading<void> {
     yield* this.#settle();
     for (yield* this.#stored.fill(); this.#stored.next !== undefined; yield* this.#stored.fill())
@@ -138,7 +138,7 @@ function storedSums(row: StoredRow): (string | bigint | undefined)[] {
   return rollupSums.map((name) => row[name]);
 }
 
-/** Without making texts of it: nearly every row agrees. */
+/** Compares without formatting, because nearly every row agrees. */
 function agrees(cell: Cell, row: StoredRow): boolean {
   const { counts } = cell;
   for (let index = 0; index < counts.length; index++)

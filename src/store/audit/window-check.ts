@@ -21,7 +21,7 @@ interface Budget {
   readonly name: string;
 }
 
-/** A budget as it is stored, whatever became of it. */
+/** A budget as stored, even if corrupted. */
 export interface BudgetText {
   readonly seq: bigint;
   readonly scope: string;
@@ -36,11 +36,11 @@ interface PendingCharge {
   readonly session: string | null;
   readonly at: number;
   readonly hold: bigint;
-  /** The windows that it is said to weigh on, in their order: "1,2". */
+  /** The windows that it is linked to, in their order: "1,2". */
   readonly links: string;
 }
 
-/** A stored window with what the charges that were passed so far add up to. */
+/** A stored window with the sums of the charges so far. */
 interface OpenWindow {
   readonly seq: number;
   readonly id: string;
@@ -51,7 +51,7 @@ interface OpenWindow {
   held: bigint;
 }
 
-/** Which of the windows that weigh on a caller. */
+/** Selects among the windows that apply to a caller. */
 type Which = "all" | "of its session";
 
 interface WindowRow {
@@ -65,8 +65,8 @@ interface WindowRow {
 }
 
 /**
- * Compares windows with what their charges add up to, both in the order of time: of each budget and subject, only the
- * window that is open then is kept. A window that does not exist is no difference: its first use makes it.
+ * Compares windows with the sums of their charges, both in the order of time. Keeps only the open window of each budget and
+ * subject. A missing window is no difference: its first use creates it.
  */
 export class WindowCheck {
   readonly #calendar: Calendar;
@@ -75,13 +75,13 @@ export class WindowCheck {
   readonly #stored = new Feed<WindowRow>(
     "select seq, budget, subject, starts_at, ends_at, spent, held from windows order by starts_at",
   );
-  /** With a budget that cannot be read nobody knows what is linked to its windows. */
+  /** The links to the windows of a budget that cannot be read are unknown. */
   readonly #comparesLinks: boolean;
   readonly #open = new Map<string, OpenWindow>();
-  /** By caller: under which names its windows are open. */
+  /** Names of the open windows, by caller. */
   readonly #names = new Map<string, readonly string[]>();
 
-  /** `budgets`: all that there are. */
+  /** `budgets`: all budgets. */
   constructor(calendar: Calendar, budgets: readonly BudgetText[], report: Report) {
     this.#calendar = calendar;
     this.#report = report;
@@ -234,7 +234,7 @@ function spanText({ start, end }: Span): string {
   return `${instant(start)} to ${end === null ? "the end" : instant(end)}`;
 }
 
-/** A time that a corrupted row may have is shown as it is. */
+/** Formats a time; shows an invalid one of a corrupted row as it is. */
 function instant(at: number): string {
   const date = new Date(at);
   return Number.isNaN(date.getTime()) ? String(at) : date.toISOString();

@@ -6,7 +6,7 @@ import { readingOf } from "../reading/long-reads.ts";
 import type { Reading } from "../reading/reading.ts";
 import { answer } from "./answer.ts";
 import type { Database } from "./connection.ts";
-import { readUntoldWindows, readWindows } from "./reads.ts";
+import { readWindowsToAlert, readWindows } from "./reads.ts";
 import { readRecent } from "./recent.ts";
 import { verify } from "./verify.ts";
 
@@ -36,7 +36,7 @@ export class PostgresLongReads implements LongReads {
         return await this.#db.transaction((db) => readWindows(db, this.#calendar, read.at), "snapshot");
       case "windowsToAlert":
         return await this.#db.transaction(
-          (db) => readUntoldWindows(db, this.#calendar, read.at, read.limit),
+          (db) => readWindowsToAlert(db, this.#calendar, read.at, read.limit),
           "snapshot",
         );
       case "verify":

@@ -6,7 +6,7 @@ import { ensureMonths } from "./partitions.ts";
 /** How often a running proxy beats, in milliseconds. */
 const beatEveryMs = 500;
 /** How often it makes the months of charges that are to come, and clears its leases of windows that are over. Milliseconds. */
-const upkeepEveryMs = 3_600_000;
+const maintainEveryMs = 3_600_000;
 /** How long a window has been over when its leases are cleared: nearly all that was held in them has ended by then. Milliseconds. */
 const overForMs = 86_400_000;
 /** Leases that one transaction clears at most. */
@@ -66,12 +66,12 @@ export class Owner implements OwnRun, AsyncDisposable {
   #live = 1;
   readonly #beats: Loop;
   #renewing: Promise<void> | null = null;
-  #keptUpAt: number;
+  #maintainedAt: number;
 
   private constructor(options: OwnerOptions, epoch: number) {
     this.#options = options;
     this.#epoch = epoch;
-    this.#keptUpAt = options.clock.now();
+    this.#maintainedAt = options.clock.now();
     const beat = async (): Promise<void> => {
       await this.#beat();
       await this.#keepUp();
@@ -136,8 +136,8 @@ export class Owner implements OwnRun, AsyncDisposable {
   async #keepUp(): Promise<void> {
     const { clock, database } = this.#options;
     const now = clock.now();
-    if (Math.abs(now - this.#keptUpAt) < upkeepEveryMs) return;
-    this.#keptUpAt = now;
+    if (Math.abs(now - this.#maintainedAt) < maintainEveryMs) return;
+    this.#maintainedAt = now;
     await ensureMonths(database, now);
     for (let cleared = clearedAtOnce; cleared === clearedAtOnce;) {
       const row = await database.row<{ cleared: number }>("select farebox_tidy_leases($1, $2, $3) as cleared", [

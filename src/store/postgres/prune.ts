@@ -17,7 +17,7 @@ import { lockBudgets } from "./budgets.ts";
 import type { Database, Statements } from "./connection.ts";
 import { dropEmptiedMonths } from "./emptied-months.ts";
 import { storedCalendar } from "./stored-calendar.ts";
-import { onLedger } from "./upkeep.ts";
+import { onLedger } from "./maintenance.ts";
 
 /** Charges that one transaction deletes. Holds do not wait for it: only changes of budgets and corrections do. */
 const stepCharges = 1_000;

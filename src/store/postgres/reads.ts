@@ -149,7 +149,7 @@ function sumsOf(row: Sums | undefined): Sums {
 }
 
 /** Windows that are to be told of and are not yet. Within a snapshot. */
-export async function readUntoldWindows(
+export async function readWindowsToAlert(
   db: Statements,
   calendar: Calendar,
   at: number,

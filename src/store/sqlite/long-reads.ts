@@ -5,7 +5,7 @@ import { readingOf } from "../reading/long-reads.ts";
 import { answer } from "./answer.ts";
 import type { Connection } from "./connection.ts";
 import { copyInto } from "./copy.ts";
-import { readUntoldWindows, readWindows } from "./reads.ts";
+import { readWindowsToAlert, readWindows } from "./reads.ts";
 import { readRecent } from "./recent.ts";
 import { verify } from "./verify.ts";
 
@@ -21,7 +21,7 @@ export function readLong(
     case "windows":
       return readWindows(db, calendar, read.at);
     case "windowsToAlert":
-      return readUntoldWindows(db, calendar, read.at, read.limit);
+      return readWindowsToAlert(db, calendar, read.at, read.limit);
     case "verify":
       return verify(db, { calendar, onProgress });
     case "copy":

@@ -110,7 +110,7 @@ export function readWindows(db: Connection, calendar: Calendar, at: number): rea
 }
 
 /** Windows that an alert is due for, and that have none yet. */
-export function readUntoldWindows(
+export function readWindowsToAlert(
   db: Connection,
   calendar: Calendar,
   at: number,

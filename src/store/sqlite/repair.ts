@@ -1,6 +1,6 @@
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Verification } from "../../ports/ledger.ts";
-import { mend } from "../audit/mend.ts";
+import { repairRow } from "../audit/repair-row.ts";
 import { repairing, type RepairingOptions } from "../audit/repairing.ts";
 import { sqliteDialect } from "../reading/dialects.ts";
 import { answer } from "./answer.ts";
@@ -16,10 +16,10 @@ export interface RepairOptions extends RepairingOptions {
 }
 
 export type RepairResult =
-  /** `verification` is of the ledger as it is afterwards. */
+  /** `verification`: of the repaired ledger. */
   { readonly ok: true; readonly verification: Verification } | { readonly ok: false; readonly failure: CopyFailure };
 
-/** Repairs the ledger of a path, beside a running proxy or alone. */
+/** Repairs the ledger at a path, with or without a running proxy. */
 export async function repair(options: RepairOptions): Promise<RepairResult> {
   return await guarded<RepairResult>(async () => {
     const looked = openCurrent(options.path);
@@ -31,7 +31,7 @@ export async function repair(options: RepairOptions): Promise<RepairResult> {
       const verification = await repairing(
         {
           verify: (on) => verify(db, { calendar, ...on }),
-          mend: (derived) => writeTransaction(db, () => answer(db, mend(sqliteDialect, calendar, derived))),
+          repairRow: (derived) => writeTransaction(db, () => answer(db, repairRow(sqliteDialect, calendar, derived))),
         },
         options,
       );

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import type { PicoUsd } from "../../../src/core/money.ts";
 import { parsePostgresUrl, type PostgresServer } from "../../../src/core/postgres-url.ts";
 import { knownSchema } from "../../../src/store/postgres/migrate.ts";
-import { migrateServer } from "../../../src/store/postgres/upkeep.ts";
+import { migrateServer } from "../../../src/store/postgres/maintenance.ts";
 import { oldLedgers } from "../../fixtures/old-ledgers/ledgers.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
 import { holdOf } from "../../support/ledger-fixtures.ts";

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, it } from "vitest";
 import { usd, type PicoUsd } from "../../../src/core/money.ts";
-import type { Mended } from "../../../src/store/audit/mend.ts";
+import type { RepairedRow } from "../../../src/store/audit/repair-row.ts";
 import { connectToWrite } from "../../../src/store/sqlite/connection.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { prune } from "../../../src/store/sqlite/prune.ts";
@@ -52,17 +52,17 @@ async function fill(path: string): Promise<void> {
 }
 
 async function repaired(path: string, more: Partial<RepairOptions> = {}) {
-  const mended: Mended[] = [];
+  const rows: RepairedRow[] = [];
   const result = await repair({
     path,
     calendar: utc,
     clock,
     pause: () => nextTurn(),
-    onMended: (each) => mended.push(each),
+    onRepaired: (each) => rows.push(each),
     ...more,
   });
   if (!result.ok) throw new Error(JSON.stringify(result.failure));
-  return { mended, verification: result.verification };
+  return { rows, verification: result.verification };
 }
 
 const oneDay = "day = (select max(day) from rollup_day) and source = 'reported'";
@@ -113,7 +113,7 @@ it.each<[string, string, string, string]>([
   ["a link of no charge", "insert into charge_windows values (99999, 1)", "link", "link"],
   ["lost counts of carried sums", "delete from carried", "carried", "carried"],
   ["counts of no carried sum", "insert into carried values (99999, 1, 0, 0)", "carried", "carried"],
-])("finds and mends %s", async (_name, sql, found, mendedKind) => {
+])("finds and repairs %s", async (_name, sql, found, repairedKind) => {
   using folder = tempFolder();
   await fill(folder.database);
   const sound = derivedRows(folder.database);
@@ -123,13 +123,13 @@ it.each<[string, string, string, string]>([
     return (await store.ledger.verify()).differences;
   };
   expect((await verified()).map(({ kind }) => kind)).toContain(found);
-  const { mended, verification } = await repaired(folder.database);
-  expect(mended.map(({ kind }) => kind)).toContain(mendedKind);
-  expect(mended.every(({ from, to }) => from !== to)).toBe(true);
+  const { rows, verification } = await repaired(folder.database);
+  expect(rows.map(({ kind }) => kind)).toContain(repairedKind);
+  expect(rows.every(({ from, to }) => from !== to)).toBe(true);
   expect(verification.differences).toEqual([]);
   expect(await verified()).toEqual([]);
   expect(derivedRows(folder.database)).toEqual(sound);
-  expect((await repaired(folder.database)).mended).toEqual([]);
+  expect((await repaired(folder.database)).rows).toEqual([]);
 });
 
 it("removes a window of no budget, and one in the place of another", async () => {
@@ -140,8 +140,8 @@ it("removes a window of no budget, and one in the place of another", async () =>
     `delete from budgets where scope = 'all' and period = '1mo';
      insert into windows (budget, subject, starts_at, ends_at, spent, held) select budget, subject, starts_at + 5, ends_at, 1, 1 from windows where seq = (select max(seq) from windows)`,
   );
-  const { mended, verification } = await repaired(folder.database);
-  expect(mended.filter(({ to }) => to === "no window").length).toBeGreaterThan(1);
+  const { rows, verification } = await repaired(folder.database);
+  expect(rows.filter(({ to }) => to === "no window").length).toBeGreaterThan(1);
   expect(verification.differences).toEqual([]);
 });
 
@@ -194,7 +194,7 @@ it("broken off anywhere, leaves a ledger that the next repair finishes", async (
   );
   let left = 7;
   const dying = repaired(folder.database, {
-    onMended: () => {
+    onRepaired: () => {
       if (left-- === 0) throw new Error("killed");
     },
   });
@@ -219,6 +219,6 @@ it("lists a thousand differences, and says how many more there are", async () =>
 it("refuses a path without a ledger", async () => {
   using folder = tempFolder();
   expect(
-    await repair({ path: folder.database, calendar: utc, clock, pause: () => nextTurn(), onMended: () => {} }),
+    await repair({ path: folder.database, calendar: utc, clock, pause: () => nextTurn(), onRepaired: () => {} }),
   ).toEqual({ ok: false, failure: { kind: "missing" } });
 });

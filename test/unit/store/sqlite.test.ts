@@ -231,7 +231,7 @@ describe("a database that cannot be written", () => {
       (db) => db.pragma("max_page_count = 100000"),
     ],
     ["read-only file", (db) => db.pragma("query_only = on"), (db) => db.pragma("query_only = off")],
-  ])("%s: holds are unavailable, and settlements wait for it", async (_name, breakIt, mendIt) => {
+  ])("%s: holds are unavailable, and settlements wait for it", async (_name, breakIt, repairIt) => {
     using folder = tempFolder();
     const db = freshDatabase(folder);
     const manual = manualClock(noon);
@@ -257,7 +257,7 @@ describe("a database that cannot be written", () => {
     expect(await ledger.verify()).toEqual({ charges: 200, differences: [] });
     expect(manual.waiting).toBe(1);
     manual.advance(200);
-    mendIt(db);
+    repairIt(db);
     manual.advance(10_000);
     expect((await settled).every((result) => result.ok && result.first)).toBe(true);
     expect(await ledger.windows(noon)).toMatchObject([{ held: 0n }]);

@@ -1,40 +1,41 @@
 import { assertNever } from "../../core/assert.ts";
+import { appliesTo, subjectOf } from "../../core/budget.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Dialect } from "../reading/dialects.ts";
 import { rowOf, rowsOf, sumOf, write, type Reading, type Value } from "../reading/reading.ts";
 import { quarterMs, rollupCounts, rollupDimensions, rollupSums } from "../rollup-columns.ts";
 import { carriedByDay, identityOf, quarterOf, sumsFromCharges } from "../rollup-sums.ts";
 import { differing, type Derived } from "./findings.ts";
-import { mendLinks } from "./mend-links.ts";
-import { mendWindow } from "./mend-window.ts";
+import { repairWindow } from "./repair-window.ts";
+import { readBudgetTexts, soundBudgets } from "./window-check.ts";
 
 /** What was changed in a derived row, from what to what. */
-export interface Mended {
+export interface RepairedRow {
   readonly kind: "window" | "link" | "rollup" | "carried";
   readonly id: string;
   readonly from: string;
   readonly to: string;
 }
 
-/** Makes one derived row anew from what it is derived from. Within a transaction that keeps others from writing; answers what it changed. */
-export function mend(dialect: Dialect, calendar: Calendar, derived: Derived): Reading<Mended[]> {
+/** Repairs one derived row from its charges and returns the changes. Needs a transaction that keeps others from writing. */
+export function repairRow(dialect: Dialect, calendar: Calendar, derived: Derived): Reading<RepairedRow[]> {
   switch (derived.of) {
     case "rollup_quarter":
-      return mendQuarter(dialect, derived.time, derived.key);
+      return repairQuarter(dialect, derived.time, derived.key);
     case "rollup_day":
-      return mendDay(dialect, calendar, derived.time, derived.key);
+      return repairDay(dialect, calendar, derived.time, derived.key);
     case "window":
-      return mendWindow(dialect, calendar, derived.seq);
+      return repairWindow(dialect, calendar, derived.seq);
     case "links":
-      return mendLinks(dialect, calendar, derived.charge);
+      return repairLinks(dialect, calendar, derived.charge);
     case "carried":
-      return mendCarried(calendar, derived.charge);
+      return repairCarried(calendar, derived.charge);
     default:
       return assertNever(derived);
   }
 }
 
-function* mendQuarter(dialect: Dialect, time: number, key: string): Reading<Mended[]> {
+function* repairQuarter(dialect: Dialect, time: number, key: string): Reading<RepairedRow[]> {
   const kept = yield* rowOf<object>({ sql: "select 1 from meta where quarters_from <= ?", values: [time] });
   if (kept === undefined) return [];
   const sums = sumsFromCharges(quarterOf, `key = ? and admitted_at >= ? and admitted_at < ? and ${quarterOf} = ?`);
@@ -50,7 +51,7 @@ function* mendQuarter(dialect: Dialect, time: number, key: string): Reading<Mend
   });
 }
 
-function* mendDay(dialect: Dialect, calendar: Calendar, time: string, key: string): Reading<Mended[]> {
+function* repairDay(dialect: Dialect, calendar: Calendar, time: string, key: string): Reading<RepairedRow[]> {
   const names = ["day", ...rollupDimensions].join(", ");
   const { sql, values } = dayParts(calendar, time, key);
   const sums = `select ${names}, ${rollupSums.map((name) => `sum(${name})`).join(", ")} from (${sql}) parts group by ${names}`;
@@ -100,7 +101,7 @@ type RollupRow = Readonly<Record<string, string | bigint>>;
 function* replaceRows(
   { isSharded }: Dialect,
   { table, column, time, key, sums, values, shown }: Rows,
-): Reading<Mended[]> {
+): Reading<RepairedRow[]> {
   const names = rollupDimensions.join(", ");
   const stored = {
     sql: `select ${names}, ${rollupSums.map((name) => `${sumOf(name)} as ${name}`).join(", ")} from ${table} where ${column} = ? and key = ? group by ${names}`,
@@ -156,7 +157,7 @@ interface SumRow {
  * Counts of no sum go. Counts that are missing are what the rollup by days has beyond the other charges of that day, where
  * that is possible; they stay missing otherwise.
  */
-function* mendCarried(calendar: Calendar, charge: number): Reading<Mended[]> {
+function* repairCarried(calendar: Calendar, charge: number): Reading<RepairedRow[]> {
   const row = yield* rowOf<SumRow>({
     sql: "select id, admitted_at, key, team, model, price_group, source, route from charges where seq = ?",
     values: [charge],
@@ -193,4 +194,63 @@ function* missingCounts(calendar: Calendar, row: SumRow): Reading<bigint[]> {
     values: [...parts.values, ...identity],
   });
   return rollupCounts.map((name) => (stored?.[name] ?? 0n) - (own?.[name] ?? 0n));
+}
+
+interface LinkedCharge {
+  readonly id: string;
+  readonly state: string;
+  readonly at: bigint;
+  readonly key: string;
+  readonly team: string | null;
+  readonly session: string | null;
+}
+
+/**
+ * Links a pending charge to exactly the windows that it falls into. A settled or missing charge loses only its dangling
+ * links: no one reads the others.
+ */
+function* repairLinks(dialect: Dialect, calendar: Calendar, seq: number): Reading<RepairedRow[]> {
+  const charge = yield* rowOf<LinkedCharge>({
+    sql: "select id, state, admitted_at as at, key, team, session from charges where seq = ?",
+    values: [seq],
+  });
+  const before = yield* linksOf(dialect, seq);
+  const wanted =
+    charge === undefined
+      ? []
+      : charge.state === "pending"
+        ? yield* windowsOf(calendar, charge)
+        : yield* existing(before);
+  for (const { sql, values } of dialect.setLinks(seq, wanted)) yield { sql, values };
+  const after = yield* linksOf(dialect, seq);
+  const text = (windows: readonly number[]) => (windows.length === 0 ? "no window" : `windows ${windows.join(", ")}`);
+  return String(before) === String(after)
+    ? []
+    : [{ kind: "link", id: charge?.id ?? String(seq), from: text(before), to: text(after) }];
+}
+
+function* linksOf(dialect: Dialect, charge: number): Reading<number[]> {
+  return (yield* rowsOf<{ win: bigint }>(dialect.links(charge))).map(({ win }) => Number(win));
+}
+
+function* existing(windows: readonly number[]): Reading<number[]> {
+  const found: number[] = [];
+  for (const window of windows) {
+    if ((yield* rowOf<object>({ sql: "select 1 from windows where seq = ?", values: [window] })) !== undefined)
+      found.push(window);
+  }
+  return found;
+}
+
+function* windowsOf(calendar: Calendar, { at, ...caller }: LinkedCharge): Reading<number[]> {
+  const windows: number[] = [];
+  for (const { seq, scope, period } of soundBudgets(yield* readBudgetTexts())) {
+    if (!appliesTo(scope, caller)) continue;
+    const row = yield* rowOf<{ seq: bigint }>({
+      sql: "select seq from windows where budget = ? and subject = ? and starts_at = ?",
+      values: [seq, subjectOf(scope, caller), calendar.spanOf(period, Number(at)).start],
+    });
+    if (row !== undefined) windows.push(Number(row.seq));
+  }
+  return windows.sort((a, b) => a - b);
 }

@@ -11,7 +11,7 @@ import type { Calendar } from "../../ports/calendar.ts";
 import type { Dialect } from "../reading/dialects.ts";
 import { rowOf, sumOf, type Reading } from "../reading/reading.ts";
 import { endOfTime, scopeCondition } from "../rows/budgets.ts";
-import type { Mended } from "./mend.ts";
+import type { RepairedRow } from "./repair-row.ts";
 import { spanAt } from "./window-check.ts";
 
 interface WindowRow {
@@ -26,10 +26,10 @@ interface WindowRow {
 }
 
 /**
- * Gives a window its span and its sums. One of no budget goes, as does one that has the span of another. Rollups by days
- * are to be mended before: the sums of whole days are taken from them, so that others wait for milliseconds.
+ * Repairs a window's span and sums. Removes a window without a budget, and one that has the span of another. The daily
+ * rollups must be right already: sums of whole days come from them, so that other transactions wait only milliseconds.
  */
-export function* mendWindow(dialect: Dialect, calendar: Calendar, seq: number): Reading<Mended[]> {
+export function* repairWindow(dialect: Dialect, calendar: Calendar, seq: number): Reading<RepairedRow[]> {
   const row = yield* rowOf<WindowRow>({
     sql: `select budget, subject, starts_at, ends_at, spent, held, scope, period
       from windows left join budgets on budgets.seq = budget where windows.seq = ?`,
@@ -53,13 +53,13 @@ export function* mendWindow(dialect: Dialect, calendar: Calendar, seq: number): 
   return from === to ? [] : [{ kind: "window", id, from, to }];
 }
 
-function* removed(dialect: Dialect, seq: number, id: string, from: string): Reading<Mended[]> {
+function* removed(dialect: Dialect, seq: number, id: string, from: string): Reading<RepairedRow[]> {
   for (const { sql, values } of dialect.removeWindow(seq)) yield { sql, values };
   return [{ kind: "window", id, from, to: "no window" }];
 }
 
 /** Leases of a window that is not there. */
-function* removedLeases(dialect: Dialect, seq: number): Reading<Mended[]> {
+function* removedLeases(dialect: Dialect, seq: number): Reading<RepairedRow[]> {
   const leases = yield* leasesOf(dialect, seq);
   return leases === "" ? [] : yield* removed(dialect, seq, `window ${seq}`, `no window${leases}`);
 }
@@ -85,7 +85,7 @@ interface Sums {
   readonly held: bigint;
 }
 
-/** Windows longer than an hour are made of whole days; rollups know of no session. */
+/** Sums a window. Takes whole days of a window longer than an hour from the rollups, which have no sessions. */
 function* sumsOf(calendar: Calendar, { scope, period, subject, span }: Wanted): Reading<Sums> {
   const { sql, values } = scopeCondition(scope, subject);
   const [since, until] = [span.start, span.end ?? endOfTime];

@@ -10,7 +10,7 @@ interface Failed {
   readonly failure: OpenFailure;
 }
 
-/** Brings a ledger to this release's schema and functions, only while no proxy runs on it; with `create` it makes one where there is none. */
+/** Upgrades a ledger to the schema and functions of this release, only while no proxy runs on it. `create`: creates a missing ledger. */
 export async function migrateServer(
   server: PostgresServer,
   { create, backup = true }: { readonly create: boolean; readonly backup?: boolean },
@@ -21,21 +21,21 @@ export async function migrateServer(
   });
 }
 
-/** What there is to know of a ledger without changing it. */
+/** State of a ledger on a server, read without a change. */
 export interface ServerLook {
   readonly schema: number;
   readonly known: number;
   /** Whether the functions are those of this release. */
   readonly hasOwnFunctions: boolean;
-  /** As the server states it. */
+  /** Version that the server reports. */
   readonly version: string;
   readonly isEncrypted: boolean;
   /** Whether the role may make partitions. */
   readonly mayCreate: boolean;
-  /** As the schema is an older one, nothing more is looked at; null where there is no ledger either. */
+  /** Null for an older schema, and for no ledger. */
   readonly ledger: {
     readonly timeZone: string | null;
-    /** Tasks that are known to run are left out. */
+    /** Excludes tasks that are known to run. */
     readonly pending: { readonly count: number; readonly oldestAt: number | null };
     /** Proxies that run on it. */
     readonly proxies: number;
@@ -77,7 +77,7 @@ async function ledgerOf(database: Database): Promise<ServerLook["ledger"]> {
   return { timeZone: row.zone, pending: { count: Number(row.count), oldestAt }, proxies: Number(row.proxies) };
 }
 
-/** Works with a database of this release's schema; what is in the way is an answer. */
+/** Runs work on a database of this release's schema. Returns a failure for any other. */
 export async function onLedger<R>(
   server: PostgresServer,
   work: (database: Database) => Promise<R>,
@@ -91,7 +91,7 @@ export async function onLedger<R>(
   });
 }
 
-/** Turns faults of the server and the network into an answer. */
+/** Runs work on a server. Returns a failure for faults of the server and the network. */
 async function onServer<R>(server: PostgresServer, work: (database: Database) => Promise<R>): Promise<R | Failed> {
   try {
     await using database = connect(server, { applicationName: "farebox", max: 2, statementMs: null, lockMs: 60_000 });

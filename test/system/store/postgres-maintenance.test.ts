@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { PostgresServer } from "../../../src/core/postgres-url.ts";
 import { reportDimensions } from "../../../src/ports/ledger.ts";
-import type { Mended } from "../../../src/store/audit/mend.ts";
+import type { RepairedRow } from "../../../src/store/audit/repair-row.ts";
 import { copyToPostgres } from "../../../src/store/copy/copy.ts";
 import type { LongRead } from "../../../src/store/long-reads.ts";
 import { connect, type Database } from "../../../src/store/postgres/connection.ts";
@@ -73,16 +73,16 @@ async function derivedRows(database: Database) {
 }
 
 async function repaired(server: PostgresServer) {
-  const mended: Mended[] = [];
+  const rows: RepairedRow[] = [];
   const result = await repairServer({
     server,
     calendar: utc,
     clock,
     pause: () => nextTurn(),
-    onMended: (each) => mended.push(each),
+    onRepaired: (each) => rows.push(each),
   });
   if (!result.ok) throw new Error(JSON.stringify(result.failure));
-  return { mended, verification: result.verification };
+  return { rows, verification: result.verification };
 }
 
 it("a ledger that was copied is sound, and is not changed by a repair", async () => {
@@ -93,7 +93,7 @@ it("a ledger that was copied is sound, and is not changed by a repair", async ()
   });
   expect(shares.at(-1)).toBeGreaterThan(0.9);
   const before = await derivedRows(copy.database);
-  expect(await repaired(copy.server)).toMatchObject({ mended: [], verification: { differences: [] } });
+  expect(await repaired(copy.server)).toMatchObject({ rows: [], verification: { differences: [] } });
   expect(await derivedRows(copy.database)).toEqual(before);
 });
 
@@ -115,14 +115,14 @@ it.each<[string, string, string]>([
   ["a link to nothing", `update charges set windows = windows || 999::bigint where seq = ${pending}`, "link"],
   ["lost counts of carried sums", "delete from carried", "carried"],
   ["counts of no carried sum", "insert into carried values (99999, 1, 0, 0)", "carried"],
-])("finds and mends %s", async (_name, sql, kind) => {
+])("finds and repairs %s", async (_name, sql, kind) => {
   await using copy = await copied();
   const before = await derivedRows(copy.database);
   await copy.database.run(sql);
   expect((await verify(copy.database, { calendar: utc })).differences.map((each) => each.kind)).toContain(kind);
-  const { mended, verification } = await repaired(copy.server);
-  expect(mended.map((each) => each.kind)).toContain(kind);
-  expect(mended.every(({ from, to }) => from !== to)).toBe(true);
+  const { rows, verification } = await repaired(copy.server);
+  expect(rows.map((each) => each.kind)).toContain(kind);
+  expect(rows.every(({ from, to }) => from !== to)).toBe(true);
   expect(verification.differences).toEqual([]);
   const { windows, leased, carried, charges } = await derivedRows(copy.database);
   expect({ windows, carried, charges }).toEqual({
@@ -131,7 +131,7 @@ it.each<[string, string, string]>([
     charges: before.charges,
   });
   expect(leased).toEqual(before.leased);
-  expect((await repaired(copy.server)).mended).toEqual([]);
+  expect((await repaired(copy.server)).rows).toEqual([]);
 });
 
 it("sums that stand in several shards are one, and repair makes one row of them", async () => {
@@ -154,9 +154,9 @@ it.each<[string, string, string]>([
     "update tasks set settled_at = 1, next_poll_at = null where settled_at is null",
     "task",
   ],
-  ["a carried sum of another key", "update charges set key = 'k-nobody' where route = 'carried'", "carried"],
+  ["a carried sum of another key", "update charges set key = 'k-missing' where route = 'carried'", "carried"],
   ["a budget", "update budgets set scope = 'everybody' where period = '1mo'", "budget"],
-  ["a correction of nothing", "update charges set adjusts = 'nobody' where adjusts is not null", "charge"],
+  ["a correction of nothing", "update charges set adjusts = 'missing' where adjusts is not null", "charge"],
 ])("finds, names and leaves %s, and makes the sums agree with it", async (_name, sql, kind) => {
   await using copy = await copied();
   await copy.database.run(sql);
@@ -190,7 +190,7 @@ async function sums(database: Database) {
   };
 }
 
-it("months that are emptied by pruning are dropped, and large ones with a rest are made small; beside whoever reads them the next time", async () => {
+it("months that are emptied by pruning are dropped, and large ones with a rest are made small while others read them", async () => {
   await using copy = await copied();
   const { database, server } = copy;
   const rules = { calendar: utc, clock, olderThanMs: 40 * dayMs, pause: () => nextTurn(), dryRun: false };
