@@ -20,8 +20,8 @@ export function settingsRows(): string {
 /** What the setting takes, as its own error says it. */
 function values(name: SettingName): string {
   const { kind } = settingOf(name);
-  const refused = kind.parse("\0");
-  if (refused.ok) throw new Error(`${name} takes anything`);
-  const allowed = cell(refused.problem.replace(/^must be /, "").replace(/, written as .*, such as /, ", such as "));
+  const problem = kind.schema.safeParse("\0").error?.issues[0]?.message;
+  if (problem === undefined) throw new Error(`${name} takes anything`);
+  const allowed = cell(problem.replace(/^must be /, "").replace(/, written as .*, such as /, ", such as "));
   return kind.secret ? `${allowed}; a secret` : allowed;
 }

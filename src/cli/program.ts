@@ -1,5 +1,5 @@
 import { Command, CommanderError, Help } from "commander";
-import { addCommand, type CliCommand } from "./command.ts";
+import type { CliCommand } from "./command.ts";
 import type { Surroundings } from "./tools.ts";
 
 interface Topic {
@@ -137,6 +137,7 @@ export async function buildProgram(
     terms.set(command, topic.term);
     if (!isLoaded(name)) continue;
     command.enablePositionalOptions();
+    const { addCommand } = await import("./command.ts");
     for (const each of (await topic.load()).commands) addCommand(program, each, surroundings, onExit);
   }
   return program;

@@ -1,14 +1,14 @@
 import { isPostgresUrl, parsePostgresUrl, shownPostgres } from "../core/postgres-url.ts";
 import { Secret } from "./secret.ts";
 
-/** Where the ledger is. */
+/** The database of the ledger. */
 export type DatabaseSetting =
   /** The path of a file. */
   | { readonly kind: "sqlite"; readonly path: string }
-  /** `url` may hold a password; `shown` does not, and is what people are told. */
+  /** `url` may hold a password; `shown` does not, and is for people. */
   | { readonly kind: "postgres"; readonly url: Secret; readonly shown: string; readonly hasPassword: boolean };
 
-/** How a ledger is named to people: never with a password. */
+/** The name of a ledger for people: never with a password. */
 export function shownDatabase(database: DatabaseSetting): string {
   return database.kind === "sqlite" ? database.path : database.shown;
 }
@@ -20,7 +20,7 @@ export function ledgerFile(database: DatabaseSetting): string | null {
 
 type Parsed = { readonly ok: true; readonly value: DatabaseSetting } | { readonly ok: false; readonly problem: string };
 
-/** Reads the path of an SQLite file, or the address of a PostgreSQL database. Other addresses are refused, so that nobody takes "mysql:" for a folder. */
+/** Reads the path of an SQLite file, or the address of a PostgreSQL database. Other addresses are refused, so that "mysql:" does not become a folder. */
 export function parseDatabase(text: string): Parsed {
   if (isPostgresUrl(text)) {
     const parsed = parsePostgresUrl(text);

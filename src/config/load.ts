@@ -1,4 +1,5 @@
 import { hostOf, isLoopback } from "./addresses.ts";
+import { shownDatabase, type DatabaseSetting } from "./database.ts";
 import { hiddenText } from "./secret.ts";
 import { nested, type Settings } from "./settings.ts";
 import {
@@ -19,7 +20,7 @@ export interface LoadRequest {
   readonly flags: Flags;
   readonly readFile: ReadFile;
   readonly isTimeZone: (name: string) => boolean;
-  /** The settings that the command looks at; the others keep their defaults and are not judged. */
+  /** The settings that the command reads; the others keep their defaults and are not judged. */
   readonly uses: "all" | readonly SettingName[];
   /** Those that must be given. */
   readonly needs?: readonly SettingName[];
@@ -44,7 +45,7 @@ export type LoadResult =
   /** One line a problem: which setting, and what is allowed. */
   | { readonly ok: false; readonly problems: readonly string[] };
 
-/** Reads all settings: flags before the environment, before the settings file, before the defaults. */
+/** Reads all settings. Precedence: flag, environment variable, settings file, default. */
 export function loadSettings(request: LoadRequest): LoadResult {
   const file = fileSource(request.env, request.readFile);
   const sources = [flagSource(request.flags), environmentSource(request.env), file.source];
@@ -69,11 +70,11 @@ export function loadSettings(request: LoadRequest): LoadResult {
 
 interface Found {
   readonly name: SettingName;
-  /** Undefined beside a problem: nothing further is judged from it. */
+  /** Undefined next to a problem: nothing else is judged by it. */
   readonly value: unknown;
   readonly text: string | null;
   readonly from: Origin;
-  /** What the one who wrote it calls it. */
+  /** Its name in the source that gives it. */
   readonly label: string;
   readonly problem: string | null;
 }
@@ -85,16 +86,19 @@ function readSetting(name: SettingName, sources: readonly Source[], readFile: Re
     if (written === null) continue;
     const found = { name, from: source.origin, label: written.label };
     if (!written.ok) return { ...found, value: undefined, text: null, problem: `${written.label} ${written.problem}` };
-    const parsed = kind.parse(written.text);
-    if (parsed.ok && source.origin === "flag" && parsed.holdsSecret === true) {
-      const problem = `${written.label} must not hold a password, which other users of this machine could see: put it in ${variableOf(name)} or ${variableOf(name)}_FILE`;
-      return { ...found, value: undefined, text: null, problem };
-    }
-    if (parsed.ok) return { ...found, value: parsed.value, text: parsed.shown ?? written.text, problem: null };
-    return { ...found, value: undefined, text: null, problem: `${written.label} ${parsed.problem}` };
+    const parsed = kind.schema.safeParse(written.text);
+    const refused = (problem: string) => ({ ...found, value: undefined, text: null, problem });
+    if (!parsed.success) return refused(`${written.label} ${parsed.error.issues[0]?.message}`);
+    const { data } = parsed;
+    if (name !== "database") return { ...found, value: data, text: written.text, problem: null };
+    const database = data as DatabaseSetting;
+    if (source.origin === "flag" && database.kind === "postgres" && database.hasPassword)
+      return refused(
+        `${written.label} must not hold a password, which other users of this machine could see: put it in ${variableOf(name)} or ${variableOf(name)}_FILE`,
+      );
+    return { ...found, value: data, text: shownDatabase(database), problem: null };
   }
-  const parsed = fallback === null ? null : kind.parse(fallback);
-  const value = parsed?.ok === true ? parsed.value : null;
+  const value = fallback === null ? null : kind.schema.parse(fallback);
   return { name, value, text: fallback, from: "default", label: variableOf(name), problem: null };
 }
 

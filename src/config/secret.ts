@@ -24,5 +24,5 @@ export class Secret {
   }
 }
 
-/** What is shown in place of a secret. */
+/** Shown instead of a secret. */
 export const hiddenText = "<hidden>";

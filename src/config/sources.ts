@@ -16,7 +16,7 @@ export type ReadFile = (
   path: string,
 ) => { readonly ok: true; readonly text: string } | { readonly ok: false; readonly code: string };
 
-/** Where a setting's value came from. */
+/** Origin of a setting's value. */
 export type Origin = "flag" | "environment" | "file" | "default";
 
 /** One place that settings are written in. Names are those of the settings table, or with `_file` after them. */
@@ -24,7 +24,7 @@ export interface Source {
   readonly origin: Exclude<Origin, "default">;
   /** Undefined when it is not given there; an empty text counts as not given. */
   get(name: string): string | undefined;
-  /** What a reader of this source calls the setting: "FAREBOX_PORT", "--port", "port in farebox.yaml". */
+  /** The name of the setting in this source: "FAREBOX_PORT", "--port", "port in farebox.yaml". */
   label(name: string): string;
 }
 
