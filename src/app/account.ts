@@ -10,7 +10,7 @@ export type AccountReading =
   /** One sentence for a person, without the gateway key. */
   | { readonly ok: false; readonly message: string };
 
-/** A person waits for it. Milliseconds. */
+/** Time to answer a person who waits. Milliseconds. */
 const patienceMs = 15_000;
 
 /** The account record, fresh from the gateway. */

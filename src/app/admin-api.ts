@@ -9,7 +9,7 @@ import type { ProcessHealth } from "../reporting/health.ts";
 import type { SpendMemory } from "../reporting/spend-memory.ts";
 import type { Store } from "../store/store.ts";
 
-/** `/admin/v1`: the routes of its table over the store. */
+/** Builds the routes of `/admin/v1` over the store. */
 export function adminApi(
   parts: Doors & {
     readonly store: Store;

@@ -1,6 +1,6 @@
 import { createInterface } from "node:readline/promises";
 
-/** Asks on the terminal; anything but y and yes is no, as are Ctrl-C and Ctrl-D. Null where stdin or stderr is no terminal. */
+/** Asks on the terminal. Returns true for y and yes, false for anything else, Ctrl-C and Ctrl-D; null if stdin or stderr is no terminal. */
 export async function ask(question: string): Promise<boolean | null> {
   const { stdin, stderr } = process;
   if (stdin.isTTY !== true || stderr.isTTY !== true) return null;

@@ -111,7 +111,7 @@ function copiedByServer(how: string): string {
   return `a ledger in PostgreSQL is ${how}, as docs/backup.md says; this command is for a ledger in an SQLite file`;
 }
 
-/** One sentence on why the ledger could not be worked on. */
+/** Returns one sentence with the reason why the command failed on the ledger. */
 export function ledgerProblem(failure: CopyFailure, path: string): string {
   switch (failure.kind) {
     case "in_use":

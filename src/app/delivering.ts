@@ -14,7 +14,7 @@ import type { FleetMember } from "./fleet.ts";
 /** The one target of alerts. */
 export const alertTarget = "alert webhook";
 
-/** Where clients may have their webhooks: they choose the address, and Farebox reaches more than they do. */
+/** Returns the rule for addresses of clients' webhooks. It is strict: Farebox may reach addresses that its clients cannot. */
 export function taskWebhookRule({ webhook }: Settings): AddressRule {
   return webhook.private ? "administrator" : "strict";
 }
@@ -56,7 +56,7 @@ function alertDestination(
   return { url: webhook.reveal(), rule: "administrator", body: payload, headers: signedWith(secret?.reveal() ?? null) };
 }
 
-/** As the gateway would have sent it: the payload, with the client's secret in a header. */
+/** Returns a request like the gateway's own: the payload, with the client's secret in a header. */
 function taskDestination(settings: Settings, seal: Seal, message: Message): Destination | NoDestination {
   const opened = openPayload(seal, message);
   if (opened === undefined) return { gone: "it was sealed with another gateway key" };
@@ -65,7 +65,7 @@ function taskDestination(settings: Settings, seal: Seal, message: Message): Dest
   return { url: endpoint, rule: taskWebhookRule(settings), body, headers: () => headers };
 }
 
-/** Headers are bytes: each byte of the text's UTF-8 as the character that Node writes as that byte. */
+/** Encodes a text for a header: each byte of its UTF-8 becomes the character that Node writes as that byte. */
 function headerText(text: string): string {
   return Buffer.from(text, "utf8").toString("latin1");
 }

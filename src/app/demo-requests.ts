@@ -1,10 +1,10 @@
 import { SseReader } from "../wire/sse.ts";
 
-/** One request of the demo as its client saw it. */
+/** A request of the demo, as its client saw it. */
 export interface DemoLine {
   readonly what: string;
   readonly result: string;
-  /** Farebox's id of it; null when it was refused before it had a charge. */
+  /** Farebox's id of the request; null if it was refused before it had a charge. */
   readonly requestId: string | null;
 }
 

@@ -28,9 +28,9 @@ const budgets = { demo: "1.00", intern: "0.0001" } as const;
 /** The demo has no settings file. */
 const noFiles: ReadFile = () => ({ ok: false, code: "ENOENT" });
 
-/** Shows the proxy at work before the sandbox: own folder, free ports, no settings of the environment, no money. */
+/** Runs a proxy in front of the sandbox: own folder, free ports, no settings of the environment, no money. */
 export async function demo({ once }: { readonly once: boolean }, io: Io): Promise<ExitCode> {
-  // Heard from the beginning: an interrupted demo cleans up, too.
+  // From the beginning: an interrupted demo cleans up, too.
   const stopping = firstSignal();
   await using owned = new AsyncDisposableStack();
   const folder = await mkdtemp(join(tmpdir(), "farebox-demo-"));
@@ -98,7 +98,7 @@ async function demoKeys(serving: Serving, io: Io): Promise<{ demo: string; inter
   return made as { demo: string; intern: string };
 }
 
-/** What came back to the client, beside what the ledger has of it. */
+/** Prints each response to the client next to its charge in the ledger. */
 async function showRequests(
   io: Io,
   serving: Serving,
@@ -120,7 +120,7 @@ async function showRequests(
   );
 }
 
-/** The report as the command prints it, and the gateway's own books beside it. True when both agree and `verify` is clean. */
+/** Prints the report and the gateway's own bill. Returns true when both agree and `verify` finds no difference. */
 async function showSums(io: Io, serving: Serving, sandbox: Sandbox, database: string): Promise<boolean> {
   heading(io, "Spend, as `farebox report --by key,model` prints it");
   const context = { ...ownSurroundings, io, env: {}, readFile: noFiles };
@@ -156,7 +156,7 @@ function showHow(
   printLine(io, `  curl ${serving.url}/metrics`);
 }
 
-/** The demo is read by people, so its tables are aligned also where they are not on a terminal. */
+/** People read the demo, so its tables are aligned even without a terminal. */
 function readable(io: Io): Io {
   return { ...io, isTTY: true, env: io.isTTY ? io.env : { ...io.env, NO_COLOR: "1" } };
 }

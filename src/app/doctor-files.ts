@@ -25,7 +25,7 @@ import {
 } from "../reporting/doctor.ts";
 import { ledgerProblem } from "./database.ts";
 
-/** The ledger's file, its folder and disk. Makes nothing. */
+/** Checks the ledger's file, its folder and disk. Creates nothing. */
 export async function examineFile(given: string, settings: Settings, now: number): Promise<Check[]> {
   const path = existsSync(given) ? realpathSync(given) : resolve(given);
   const folder = dirname(path);
@@ -67,7 +67,7 @@ export function zoneOf(set: string, stored: string | null): Check {
   return warning("time zone", `the ledger counts in ${stored}, the settings say ${set}`, advice);
 }
 
-/** Null for a folder in which a ledger can be made and written. */
+/** Returns null for a folder in which a ledger can be created and written. */
 function examineFolder(folder: string): Check | null {
   if (!existsSync(folder))
     return failed("database", `there is no folder ${folder}`, "make it, or name another place (FAREBOX_DATABASE)");
@@ -88,7 +88,7 @@ function diskOf(folder: string): Check {
   return judgeDisk(bavail * bsize, folder);
 }
 
-/** Mounts of this process as Linux lists them; "" elsewhere. */
+/** Returns the mounts of this process as Linux lists them; "" on other systems. */
 function mountinfo(): string {
   try {
     return readFileSync("/proc/self/mountinfo", "utf8");
@@ -97,7 +97,7 @@ function mountinfo(): string {
   }
 }
 
-/** True where the path itself is mounted, by the fifth field of `/proc/self/mountinfo`. */
+/** Returns true if the path itself is mounted, by the fifth field of `/proc/self/mountinfo`. */
 export function isMountPoint(path: string, mounts: string): boolean {
   const unescaped = (field: string) =>
     field.replaceAll(/\\([0-7]{3})/g, (_, octal: string) => String.fromCodePoint(Number.parseInt(octal, 8)));
@@ -105,14 +105,14 @@ export function isMountPoint(path: string, mounts: string): boolean {
 }
 
 export interface GuardedFiles {
-  /** Of the ledger; null where it is not known. */
+  /** File of the ledger; null where it is not known. */
   readonly database: string | null;
   /** Files that hold a secret. */
   readonly secrets: readonly string[];
   readonly pricing: string | null;
 }
 
-/** Who else may read or change what farebox relies on. */
+/** Checks that no other user may read or change the files that farebox relies on. */
 export function examinePermissions({ database, secrets, pricing }: GuardedFiles): Check[] {
   if (process.platform === "win32") return [skipped("permissions", "not looked at on Windows")];
   const readable = [...(database === null ? [] : ledgerFiles(database)), ...secrets].filter(
@@ -144,7 +144,7 @@ export function examinePermissions({ database, secrets, pricing }: GuardedFiles)
   return checks.length > 0 ? checks : [ok("permissions", "ledger, secrets and prices are this user's own")];
 }
 
-/** The ledger, what SQLite lays beside it, and the copies that farebox keeps there. */
+/** Lists the ledger, SQLite's files next to it, and the copies that farebox keeps there. */
 function ledgerFiles(database: string): string[] {
   const path = existsSync(database) ? realpathSync(database) : resolve(database);
   const folder = dirname(path);
@@ -159,7 +159,7 @@ function ledgerFiles(database: string): string[] {
     .map((other) => join(folder, other));
 }
 
-/** Permission bits; none for what is not there. */
+/** Returns permission bits; none for a missing file. */
 function modeOf(file: string): number {
   try {
     return (lstatSync(file).isSymbolicLink() ? statSync(file) : lstatSync(file)).mode & 0o777;

@@ -5,7 +5,7 @@ import { ledgerProblem } from "./database.ts";
 import { zoneOf } from "./doctor-files.ts";
 import { serverOf } from "./ledger.ts";
 
-/** The ledger's server. Makes nothing. */
+/** Checks the ledger's server. Creates nothing. */
 export async function examineServer(
   database: DatabaseSetting & { readonly kind: "postgres" },
   settings: Settings,

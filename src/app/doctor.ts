@@ -33,7 +33,7 @@ import { examineFile, examinePermissions } from "./doctor-files.ts";
 import { examineServer } from "./doctor-server.ts";
 import { shippedPrices } from "./package.ts";
 
-/** A person waits for it. Milliseconds. */
+/** Time to answer a person who waits. Milliseconds. */
 const gatewayPatienceMs = 15_000;
 const portPatienceMs = 2_000;
 
@@ -44,23 +44,23 @@ interface DoctorInput {
   readonly readFile: ReadFile;
 }
 
-type Tell = (check: Check) => void;
+type Report = (check: Check) => void;
 
-/** Looks at everything that `serve` needs, one thing after the other; what fails keeps nothing else from being looked at. */
-export async function examine(subject: DoctorInput, clock: Clock, tell: Tell): Promise<void> {
-  await guarded("settings", tell, async () => await examineSettings(subject));
+/** Checks everything that `serve` needs, one after the other. A failed check does not stop the others. */
+export async function examine(subject: DoctorInput, clock: Clock, report: Report): Promise<void> {
+  await guarded("settings", report, async () => await examineSettings(subject));
   await within(
     subject,
     ["gateway_url", "gateway_insecure", "gateway_api_key", "gateway_timeout"],
     "gateway",
-    tell,
+    report,
     (settings) => examineGateway(settings, clock),
   );
-  await within(subject, ["database", "time_zone"], "database", tell, (settings) =>
+  await within(subject, ["database", "time_zone"], "database", report, (settings) =>
     examineDatabase(settings, clock.now()),
   );
-  await within(subject, ["pricing"], "prices", tell, (settings) => examinePrices(settings, clock.now()));
-  await guarded("permissions", tell, async () => {
+  await within(subject, ["pricing"], "prices", report, (settings) => examinePrices(settings, clock.now()));
+  await guarded("permissions", report, async () => {
     const database = settingsOf(subject, ["database", "time_zone"]);
     const pricing = settingsOf(subject, ["pricing"]);
     return examinePermissions({
@@ -69,27 +69,27 @@ export async function examine(subject: DoctorInput, clock: Clock, tell: Tell): P
       secrets: secretFiles(subject),
     });
   });
-  await within(subject, ["alert_webhook", "alert_secret"], "alert webhook", tell, examineWebhook);
+  await within(subject, ["alert_webhook", "alert_secret"], "alert webhook", report, examineWebhook);
   await within(
     subject,
     ["public_url", "gateway_url", "gateway_insecure"],
     "public address",
-    tell,
+    report,
     async ({ listen, gateway }) => judgePublicUrl(listen.publicUrl, gateway.address?.origin ?? null),
   );
-  await within(subject, ["host", "port"], "port", tell, examinePort);
-  await within(subject, ["workers"], "workers", tell, async (settings) =>
+  await within(subject, ["host", "port"], "port", report, examinePort);
+  await within(subject, ["workers"], "workers", report, async (settings) =>
     judgeWorkers(workerCount(settings), availableParallelism()),
   );
 }
 
-/** Tells the checks of a part; a fault of the part itself is told as well. */
-async function guarded(name: string, tell: Tell, part: () => Promise<Check[]>): Promise<void> {
+/** Reports the checks of a part, or the error of the part itself. */
+async function guarded(name: string, report: Report, part: () => Promise<Check[]>): Promise<void> {
   try {
-    for (const check of await part()) tell(check);
+    for (const check of await part()) report(check);
   } catch (error) {
     const message = error instanceof Error ? error.message.split("\n")[0] : String(error);
-    tell(failed(name, `could not be looked at: ${message}`, "see docs/troubleshooting.md"));
+    report(failed(name, `could not be checked: ${message}`, "see docs/troubleshooting.md"));
   }
 }
 
@@ -97,16 +97,16 @@ async function within(
   subject: DoctorInput,
   uses: readonly SettingName[],
   name: string,
-  tell: Tell,
+  report: Report,
   part: (settings: Settings) => Promise<Check[]>,
 ): Promise<void> {
-  await guarded(name, tell, async () => {
+  await guarded(name, report, async () => {
     const loaded = settingsOf(subject, uses);
     return loaded.ok ? await part(loaded.settings) : [skipped(name, "its settings come first")];
   });
 }
 
-/** The settings of one part, whatever is wrong with the others. */
+/** Loads the settings of one part, even if others are wrong. */
 function settingsOf({ flags, env, readFile }: DoctorInput, uses: readonly SettingName[]): LoadResult {
   const known = new Set([
     ...settingNames.flatMap((name) => [variableOf(name), variableOf(`${name}_file`)]),
@@ -142,7 +142,7 @@ async function examineDatabase(settings: Settings, now: number): Promise<Check[]
     : await examineServer(database, settings, now);
 }
 
-/** One request tells whether the gateway is there, whether it knows the key, and what time it has. */
+/** Checks with one request that the gateway answers, accepts the key, and has the same time. */
 async function examineGateway(
   { gateway: { address, apiKey, silenceMs, engine } }: Settings,
   clock: Clock,
@@ -184,7 +184,7 @@ async function examineGateway(
 
 type Received = WholeAnswer & { readonly ok: true };
 
-/** Most gateways have no account record, but all have a list of models. Some show it whatever the key is. */
+/** Checks the list of models. Most gateways have no account record, but all have this list. Some show it for any key. */
 function judgeKeyByModels(models: WholeAnswer): Check {
   const name = "gateway key";
   if (!models.ok)
@@ -256,11 +256,11 @@ async function examinePrices(settings: Settings, now: number): Promise<Check[]> 
   const loaded = await loadCatalogue({ shipped: shippedPrices, user: settings.pricing.folder ?? undefined });
   if (loaded.ok) return [judgePrices(loaded.catalogue, now)];
   return loaded.faults.map((fault) =>
-    failed("prices", formatFault(fault), "mend the file; farebox prices check looks at it again"),
+    failed("prices", formatFault(fault), "fix the file; farebox prices check reads it again"),
   );
 }
 
-/** Nothing is sent: who listens there would take it for an alert. */
+/** Connects without sending anything: the receiver would take it for an alert. */
 async function examineWebhook({ alerts: { webhook, secret } }: Settings): Promise<Check[]> {
   const name = "alert webhook";
   if (webhook === null) return [];
@@ -277,7 +277,7 @@ async function examineWebhook({ alerts: { webhook, secret } }: Settings): Promis
   ];
 }
 
-/** Whether the gateway's callbacks can come to it, as far as its text tells. */
+/** Checks, by its text alone, that the gateway's callbacks can reach the public address. */
 export function judgePublicUrl(publicUrl: string | null, gatewayOrigin: string | null): Check[] {
   const name = "public address";
   if (publicUrl === null) return [];
@@ -303,7 +303,7 @@ export function judgePublicUrl(publicUrl: string | null, gatewayOrigin: string |
   return [ok(name, `the gateway's callbacks come to ${publicUrl}`)];
 }
 
-/** Files that hold a secret: those that `_FILE` settings name, and the settings file where a secret stands in it. */
+/** Lists files that hold a secret: those that `_FILE` settings name, and the settings file if a secret is in it. */
 function secretFiles({ env, readFile }: DoctorInput): string[] {
   const file = fileSource(env, readFile);
   const secrets = settingNames.filter((name) => settingOf(name).kind.secret);
@@ -314,7 +314,7 @@ function secretFiles({ env, readFile }: DoctorInput): string[] {
   return [...named, inFile ? file.path : undefined].filter((path) => typeof path === "string");
 }
 
-/** Free, or a farebox listens there already. */
+/** Checks that the port is free, or that a farebox listens there already. */
 async function examinePort({ listen: { host, port } }: Settings): Promise<Check[]> {
   if (port === 0) return [ok("port", "any free one (0)")];
   const shownHost = host.includes(":") ? `[${host}]` : host;
@@ -336,7 +336,7 @@ async function examinePort({ listen: { host, port } }: Settings): Promise<Check[
   ];
 }
 
-/** Null when it can, else the error's code. */
+/** Returns null if this process can listen there; otherwise the error's code. */
 function canListen(host: string, port: number): Promise<string | null> {
   return new Promise((resolve) => {
     const server = createServer();

@@ -7,7 +7,7 @@ import { formatScope, isOfSession } from "../core/budget.ts";
 
 const dayMs = 86_400_000;
 
-/** What the last day's samples say of the gateway's bill; computed anew only when there is another sample. */
+/** Compares the gateway's bill with the last day's samples. Computed again only when there is a new sample. */
 export function differenceOfDay({ ledger, samples }: Store["figures"]): () => Promise<LedgerFigures["reconciliation"]> {
   let known: { readonly askedAt: number; readonly figures: LedgerFigures["reconciliation"] } | null = null;
   return async () => {
@@ -60,7 +60,7 @@ async function readFigures(
   const names = new Map(allKeys.map((key) => [key.id, key.name]));
   const nameOf = (id: string) => names.get(id) ?? id;
   return {
-    // One for each session would be a label value for each.
+    // Budgets of sessions would add a label value for each.
     budgets: windows
       .filter(({ budget }) => !isOfSession(budget.scope))
       .map(({ budget: { scope, period, limit }, subject, spent, held }) => ({

@@ -6,7 +6,7 @@ const minuteMs = 60_000;
 const minutesShown = 60;
 const minutesKept = 24 * 60;
 const errorsKept = 20;
-/** What a client that left is counted as. */
+/** Status that is counted for a client that disconnected. */
 const clientLeftStatus = 499;
 
 interface Minute {
@@ -16,11 +16,11 @@ interface Minute {
   readonly byStatus: Map<number, number>;
 }
 
-/** How the gateway answered in the last day, minute by minute, as far as this process knows. */
+/** Responses of the gateway in the last day by minute, as far as this process knows them. */
 export class GatewayWatch {
   readonly #clock: Clock;
   readonly #startedAt: number;
-  /** Of minutes in which something was asked, oldest first. */
+  /** Minutes with requests, oldest first. */
   #minutes: Minute[] = [];
   #last: { readonly id: string; readonly at: number; readonly model: string | null; readonly status: number }[] = [];
 
@@ -40,7 +40,7 @@ export class GatewayWatch {
     };
   }
 
-  /** Only what reached the gateway counts; whoever left is no fault of it. */
+  /** Counts a request that reached the gateway. A client that disconnected is no error of the gateway. */
   ended({ id, status, model, overheadMs }: Pick<RequestEnded, "id" | "status" | "model" | "overheadMs">): void {
     if (overheadMs === null) return;
     const at = this.#clock.now();

@@ -12,17 +12,17 @@ import type { Events } from "../ports/events.ts";
 import type { Log } from "../ports/log.ts";
 import type { Work } from "./work.ts";
 
-/** Where a proxy's clients are answered: by this process, or by workers of it. */
+/** The server of a proxy's clients: in this process, or in workers of it. */
 export interface Front {
   /** "http://127.0.0.1:4000" */
   readonly url: string;
-  /** Deaf after two seconds; done when every request is settled, those that are cut off at the end of the time too. */
+  /** Not accepting connections after two seconds. Resolves when every request is settled, cut off if it takes too long. */
   drain(): Promise<void>;
   /** Ends every connection and call at once, and settles what ran. */
   cutOff(): Promise<void>;
-  /** Of workers: resolves with one sentence when none can be kept running. */
+  /** Resolves with one sentence when no worker can be kept running. */
   readonly failed?: Promise<string>;
-  /** Of workers: the metrics of each one's process, by its number. All that happened there before is told by then. */
+  /** Returns the metrics of each worker's process, by its number. The answer comes after all earlier events of the worker. */
   readonly processMetrics?: () => Promise<ReadonlyMap<string, readonly ProcessMetric[]>>;
 }
 
@@ -36,9 +36,9 @@ export interface HttpFrontDeps {
   readonly events: Events;
   readonly log: Log;
   readonly clock: Clock;
-  /** What runs, and must be waited for. */
+  /** Work in progress that must be waited for. */
   readonly work: Work;
-  /** Unless given, this process has all that the settings allow. */
+  /** Unless given, this process has all memory that the settings allow. */
   readonly bodyMemory?: BodyMemory;
   /** Ends every running call at the gateway; each is settled. */
   readonly stopForwarding: () => void;
@@ -47,52 +47,52 @@ export interface HttpFrontDeps {
   readonly isLedgerWritable: () => Promise<boolean>;
 }
 
-/** For this long a draining proxy still takes new requests, so that balancers notice first. Milliseconds. */
+/** A draining proxy accepts new requests for this time, so that load balancers notice first. Milliseconds. */
 export const lameDuckMs = 2_000;
-/** For the error events of streams that the end of the drain cuts off. Milliseconds. */
+/** Time for the error events of streams that are cut off at the end of the drain. Milliseconds. */
 export const lastWordsMs = 1_000;
-/** At the end, settlements that take longer than this may be waiting for a ledger that cannot be written. Milliseconds. */
+/** Settlements that take longer than this at the end may be waiting for a ledger that cannot be written. Milliseconds. */
 const stuckMs = 1_000;
 
-/** Answers requests in this process, which listens for them itself. */
-export async function openHttpFront(settings: Pick<Settings, "listen">, parts: HttpFrontDeps): Promise<FrontResult> {
-  const { server, ...ending } = buildHttpFront(settings, parts);
+/** Listens and answers requests in this process. */
+export async function openHttpFront(settings: Pick<Settings, "listen">, deps: HttpFrontDeps): Promise<FrontResult> {
+  const { server, ...ending } = buildHttpFront(settings, deps);
   const listening = await listen(server, settings.listen);
   return listening.ok ? { ok: true, front: { url: listening.url, ...ending } } : listening;
 }
 
-/** A server that answers requests, and its end; wherever its connections come from. */
+/** Builds a server, and what ends it. It may listen itself, or be given connections. */
 export function buildHttpFront(
   { listen: settings }: Pick<Settings, "listen">,
-  parts: HttpFrontDeps,
+  deps: HttpFrontDeps,
 ): Pick<Front, "drain" | "cutOff"> & { readonly server: HttpServer } {
-  const { events, clock, work, stopForwarding, gateway } = parts;
+  const { events, clock, work, stopForwarding, gateway } = deps;
   const app: RequestListener = createHttpApp({
-    routes: parts.routes,
+    routes: deps.routes,
     events,
-    log: parts.log,
+    log: deps.log,
     clock,
     loopbackOnly: isLoopback(settings.host),
     publicHost: settings.publicUrl === null ? null : (hostName(new URL(settings.publicUrl).host) ?? null),
     corsOrigins: settings.corsOrigins,
     bodyBytesMax: settings.bodyBytesMax,
-    bodyMemory: parts.bodyMemory ?? new BodyAllowance(settings.bodyMemoryBytesMax),
+    bodyMemory: deps.bodyMemory ?? new BodyAllowance(settings.bodyMemoryBytesMax),
     running: (running) => work.add(running),
   });
   const server = createHttpServer(app, { onRefusal: (refusal) => events.refused(refusal) });
 
   let draining = false;
   server.prependListener("request", (_request, response) => {
-    // A connection that stays open would bring requests until it is cut off in the middle of one.
+    // A connection that stays open would carry requests until it is cut off in the middle of one.
     if (draining) response.shouldKeepAlive = false;
   });
-  /** Whoever still waits, on either side, waits for a connection: without one all come to their end and are settled. */
+  /** Closes the connections of both sides, so that every request that waits for one ends and is settled. */
   const cutOff = async (): Promise<void> => {
     server.close();
     stopForwarding();
     server.closeAllConnections();
     await gateway[Symbol.asyncDispose]();
-    await settledOrStuck(parts);
+    await settledOrStuck(deps);
   };
   return {
     server,
@@ -111,7 +111,7 @@ export function buildHttpFront(
   };
 }
 
-/** What a full disk does not take is left to the next start, which posts its hold: nobody has to kill a proxy for it. */
+/** Waits for settlements, but not while the ledger cannot be written: the next start posts their holds. */
 export async function settledOrStuck({
   work,
   clock,
@@ -135,7 +135,7 @@ const listenProblems: Readonly<Record<string, string>> = {
   EADDRNOTAVAIL: "this machine has no such address; choose another --host",
 };
 
-/** Connections that may wait to be accepted: a burst of clients beyond it would wait a second for their next try. */
+/** Connections that may wait to be accepted. In a larger burst, clients wait a second before their next try. */
 const backlogMax = 4096;
 
 export function listen(

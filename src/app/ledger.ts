@@ -7,7 +7,7 @@ import type { OpenResult, StoreOptions } from "../store/store.ts";
 
 export type { OpenFailure, OpenResult, Store } from "../store/store.ts";
 
-/** Opens the ledger that the settings name. What only the other engine needs is not loaded. */
+/** Opens the ledger that the settings name. Modules of the other database are not loaded. */
 export async function openLedger(database: DatabaseSetting, options: StoreOptions): Promise<OpenResult> {
   if (database.kind === "sqlite") {
     const { openSqlite } = await import("../store/sqlite/open.ts");
@@ -17,7 +17,7 @@ export async function openLedger(database: DatabaseSetting, options: StoreOption
   return openPostgres({ ...options, server: serverOf(database) });
 }
 
-/** Where an address leads that the settings have found to be one. */
+/** Parses an address that the settings have validated. */
 export function serverOf({ url }: { readonly url: Secret }): PostgresServer {
   const parsed = parsePostgresUrl(url.reveal());
   invariant(parsed.ok, "the settings hold the address of a database");
@@ -29,22 +29,22 @@ export type LedgerMigration =
       readonly ok: true;
       readonly from: number;
       readonly to: number;
-      /** Whether anything had to be done. */
+      /** False if the ledger already had this schema. */
       readonly changed: boolean;
-      /** The file, or the schema of the database, that has the ledger as it was before; null where none was made. */
+      /** File, or schema of the database, with the ledger as it was before; null if none was created. */
       readonly backup: string | null;
     }
   | { readonly ok: false; readonly failure: CopyFailure };
 
 export interface MigrateLedgerOptions {
-  /** When it is done, for the name of the backup. */
+  /** Time of the migration, for the name of the backup. */
   readonly at: number;
-  /** Whether a ledger is made where there is none on a server. */
+  /** True to create a missing ledger on a server. */
   readonly create?: boolean;
   readonly backup?: boolean;
 }
 
-/** Brings a ledger of an earlier release to this one's schema, after a backup. */
+/** Migrates a ledger of an earlier release to this one's schema, after a backup. */
 export async function migrateLedger(
   database: DatabaseSetting,
   { at, create = false, backup = true }: MigrateLedgerOptions,
@@ -57,7 +57,7 @@ export async function migrateLedger(
   return migrateServer(serverOf(database), { create, backup });
 }
 
-/** Says how the earlier release gets its ledger back. */
+/** Returns instructions to go back to the earlier release. */
 export function restoreHint(database: DatabaseSetting, backup: string): string {
   if (database.kind === "sqlite") {
     const [path, file] = [database.path, backup].map((name) =>
@@ -69,7 +69,7 @@ export function restoreHint(database: DatabaseSetting, backup: string): string {
   return `to go back, stop every farebox, install the earlier release and set its database to ${address}, with the password and the other parameters of the present address`;
 }
 
-/** "2026-11-20T120000Z": an instant that can stand in a file's name. */
+/** "2026-11-20T120000Z": an instant as part of a file's name. */
 export function stampOf(at: number): string {
   return new Date(at).toISOString().replace(/\.\d+/, "").replaceAll(":", "");
 }

@@ -10,10 +10,10 @@ export function packageVersion(): string {
   return (JSON.parse(text) as { version: string }).version;
 }
 
-/** Whether this is the TypeScript of a checkout, as opposed to the compiled package. */
+/** Returns true for the TypeScript of a checkout, false for the compiled package. */
 export function isCheckout(): boolean {
   return import.meta.url.endsWith(".ts");
 }
 
-/** The browser's side of the dashboard: beside this file in a checkout, compiled in a package. */
+/** Folder of the dashboard's browser side: TypeScript in a checkout, compiled in a package. */
 export const dashboardFolder = fileURLToPath(new URL("../dashboard/", import.meta.url));

@@ -2,7 +2,7 @@ import type { Reload } from "../catalogue/watched-prices.ts";
 import type { PriceReloads } from "../metrics/price-reloads.ts";
 import type { Log } from "../ports/log.ts";
 
-/** Faults that one refusal logs at most: `farebox prices check` lists all. */
+/** Most faults that one refusal logs: `farebox prices check` lists all. */
 const faultsLoggedMax = 20;
 
 /** Logs and counts the result of reading the price files again. */

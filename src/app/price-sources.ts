@@ -5,9 +5,9 @@ export type FetchedText =
   | { readonly ok: false; readonly problem: string };
 
 export interface FetchBounds {
-  /** Of the whole download, redirects included. Milliseconds. */
+  /** Time for the whole download, redirects included. Milliseconds. */
   readonly timeoutMs: number;
-  /** Of the text, after a compression is undone. */
+  /** Size of the decompressed text. */
   readonly bytesMax: number;
   readonly redirectsMax: number;
 }
@@ -15,7 +15,7 @@ export interface FetchBounds {
 /** Several times the largest table. */
 export const tableBounds: FetchBounds = { timeoutMs: 60_000, bytesMax: 32 * 1024 ** 2, redirectsMax: 5 };
 
-/** Downloads a text over https, or over http from this machine; every redirect is judged as the address itself is. */
+/** Downloads a text over https, or over http from this machine; every redirect is checked like the address itself. */
 export async function fetchText(
   address: string,
   { timeoutMs, bytesMax, redirectsMax }: FetchBounds = tableBounds,
@@ -60,7 +60,7 @@ export async function fetchText(
   }
 }
 
-/** What is wrong with an address to download from; null for nothing. */
+/** Returns the fault of an address to download from; null if there is none. */
 function faultOf(url: URL, mayBePlain: boolean): string | null {
   if (url.username !== "" || url.password !== "") return "must not hold a user name or password";
   if (url.protocol === "https:" || (url.protocol === "http:" && mayBePlain && isLoopback(hostOf(url.origin))))
@@ -68,7 +68,7 @@ function faultOf(url: URL, mayBePlain: boolean): string | null {
   return "must begin with https://; plain http only to this machine";
 }
 
-/** Undefined for more than so many bytes, of which no more are read. */
+/** Returns undefined if there are more bytes than `bytesMax`. */
 async function bytesOf(answer: Response, bytesMax: number): Promise<Buffer | undefined> {
   const chunks: Uint8Array[] = [];
   let size = 0;
@@ -80,7 +80,7 @@ async function bytesOf(answer: Response, bytesMax: number): Promise<Buffer | und
   return Buffer.concat(chunks);
 }
 
-/** Without a password, and without a query, which may hold a token. */
+/** Returns the address without a password, and without a query, which may hold a token. */
 function shownAddress(address: string): string {
   const url = new URL(address);
   return `${url.origin}${url.pathname}`;

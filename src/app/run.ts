@@ -35,16 +35,16 @@ export interface RunParams {
   readonly wish: NewSession;
 }
 
-/** How long an answer of the proxy is waited for. Milliseconds. */
+/** Time for the proxy to answer. Milliseconds. */
 const patienceMs = 15_000;
-/** How long requests may take to settle after the command has ended. Milliseconds. */
+/** Time for requests to settle after the command has ended. Milliseconds. */
 const settleMs = 3_000;
-const lookEveryMs = 50;
+const pollEveryMs = 50;
 
 const notFound = 127;
 const notExecutable = 126;
 
-/** Something that is in the way, in sentences for a person. */
+/** An error in sentences for a person. */
 class Problem extends Error {
   readonly problems: readonly string[];
 
@@ -54,17 +54,17 @@ class Problem extends Error {
   }
 }
 
-/** A session that was begun, from wherever that was done. */
+/** A session, begun through the proxy or in the ledger. */
 interface Session {
   readonly credential: string;
   readonly id: string;
   readonly expiresAt: string;
-  /** Its sums so far. */
-  look(): Promise<SessionJson>;
+  /** Reads its present sums. */
+  read(): Promise<SessionJson>;
   end(): Promise<unknown>;
 }
 
-/** Runs a command in a session of its own; answers its exit code. */
+/** Runs a command in its own session. Returns its exit code. */
 export async function runInSession(order: RunParams, settings: Settings, io: Io): Promise<number> {
   const signals = new PassedSignals(io);
   await using owned = new AsyncDisposableStack();
@@ -80,7 +80,7 @@ export async function runInSession(order: RunParams, settings: Settings, io: Io)
         : await beginByLedger(order, own ?? owned.use(await openStore(settings, clock)), clock);
     if (own === null) await expectKnown(url, session, settings);
     const code = await runProgram(order.words, { url, session, env: io.env, signals, io });
-    await tell(session, io);
+    await endAndPrint(session, io);
     if (own !== null) await Promise.race([own.settled(), pause(settleMs, undefined, { ref: false })]);
     return code;
   } catch (error) {
@@ -89,7 +89,7 @@ export async function runInSession(order: RunParams, settings: Settings, io: Io)
   }
 }
 
-/** The address of the proxy that listens where the settings say; null for none. */
+/** Returns the address of the proxy that listens where the settings say; null for none. */
 async function findProxy({ listen: { host, port } }: Settings): Promise<string | null> {
   if (port === 0) return null;
   const name = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "[::1]" : host.includes(":") ? `[${host}]` : host;
@@ -105,7 +105,7 @@ async function findProxy({ listen: { host, port } }: Settings): Promise<string |
   throw new Problem(`what listens at ${url} is no farebox; --port says where one listens, or 0 starts one`);
 }
 
-/** A proxy for this session alone, which says on stderr only what went wrong. */
+/** Starts a proxy for this session alone, which logs only errors to stderr. */
 async function startOwn(settings: Settings): Promise<Serving> {
   const { gateway, listen, logLevel } = settings;
   if (gateway.address === null || gateway.apiKey === null)
@@ -149,7 +149,7 @@ async function openStore(settings: Settings, clock: Clock): Promise<OpenLedger &
   throw new Error("unreachable");
 }
 
-/** Who can open the ledger can change every key in it, so the key itself is not needed. */
+/** Begins a session in the ledger. The key itself is not needed: a user who can open the ledger can change every key in it. */
 async function beginByLedger(order: RunParams, { keys, sessions, ledger }: OpenLedger, clock: Clock): Promise<Session> {
   const key = await keyFor(order.key, keys, clock.now());
   const begun = await beginSession({ sessions, clock }, key, order.wish, operatingSystemUser(userName()));
@@ -159,7 +159,7 @@ async function beginByLedger(order: RunParams, { keys, sessions, ledger }: OpenL
     credential,
     id: session.id,
     expiresAt: new Date(session.expiresAt).toISOString(),
-    look: async () => sessionJson(ledger, (await sessions.find(session.id)) ?? session, key.name, clock.now()),
+    read: async () => sessionJson(ledger, (await sessions.find(session.id)) ?? session, key.name, clock.now()),
     end: () => sessions.end(session.id, clock.now()),
   };
 }
@@ -182,7 +182,7 @@ async function keyFor(name: string | null, keys: KeyStore, now: number): Promise
   );
 }
 
-/** With the key itself, which needs no access to the ledger. */
+/** Begins a session with the key itself, without access to the ledger. */
 async function beginByKey(url: string, key: string, { wish }: RunParams): Promise<Session> {
   const { budget_usd: budget, ...rest } = wish;
   const body = { ...rest, ...(budget !== null && { budget_usd: formatUsd(budget) }) };
@@ -196,14 +196,14 @@ async function beginByKey(url: string, key: string, { wish }: RunParams): Promis
     credential: begun.api_key,
     id: begun.id,
     expiresAt: begun.expires_at,
-    look: async () => (await askProxy(url, { method: "GET", ...one })) as SessionJson,
+    read: async () => (await askProxy(url, { method: "GET", ...one })) as SessionJson,
     end: () => askProxy(url, { method: "DELETE", ...one }),
   };
 }
 
 interface Asked {
   readonly method: string;
-  /** Below the sessions. */
+  /** Path below that of the sessions. */
   readonly path: string;
   readonly credential: string;
   readonly body?: object;
@@ -227,7 +227,7 @@ async function askProxy(url: string, { method, path, credential, body }: Asked):
   );
 }
 
-/** A proxy of another ledger does not know the session. */
+/** Throws unless the proxy knows the session: one of another ledger does not. */
 async function expectKnown(url: string, session: Session, settings: Settings): Promise<void> {
   try {
     await askProxy(url, { method: "GET", path: `/${session.id}`, credential: session.credential });
@@ -249,7 +249,7 @@ interface Running {
   readonly io: Io;
 }
 
-/** Runs the command to its end. It gets the credential by its environment, and nothing else of Farebox. */
+/** Runs the command to its end. It gets the credential in its environment, and nothing else of Farebox. */
 function runProgram(words: readonly string[], { url, session, env, signals, io }: Running): Promise<number> {
   const [program = "", ...args] = words;
   const early = signals.seen;
@@ -271,37 +271,37 @@ function runProgram(words: readonly string[], { url, session, env, signals, io }
           OPENAI_API_KEY: session.credential,
         },
       });
-      // Of a command that runs, an error says only that a signal could not be sent.
+      // For a running command, an error means only that a signal could not be sent.
       child.on("error", (error) => child.pid === undefined && failed(error));
       child.once("exit", (code, signal) => resolve(signal === null ? (code ?? 1) : codeOf(signal)));
       signals.passTo((signal) => child.kill(signal));
     } catch (error) {
-      // Node throws for some of the reasons, and emits others.
+      // Node throws some errors and emits others.
       failed(error as NodeJS.ErrnoException);
     }
   });
 }
 
-/** As shells have it. */
+/** Returns the exit code for a signal, as in shells. */
 function codeOf(signal: NodeJS.Signals): number {
   return 128 + constants.signals[signal];
 }
 
 /**
- * Signals that would end this process, passed on to the command instead. A terminal sends those of its keys to the command
- * itself: it must not get them twice.
+ * Passes signals that would end this process to the command instead. A terminal sends the signals of its keys to the
+ * command too, so those are not passed: it must not get them twice.
  */
 class PassedSignals {
   readonly #names: readonly NodeJS.Signals[] = ["SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR2"];
   readonly #fromKeys: ReadonlySet<NodeJS.Signals>;
   #pass: ((signal: NodeJS.Signals) => void) | null = null;
-  /** The first that came before there was a command. */
+  /** First signal that came before the command was started. */
   seen: NodeJS.Signals | null = null;
 
   constructor({ isTTY, isErrorTTY = isTTY }: Pick<Io, "isTTY" | "isErrorTTY">) {
     const hasTerminal = isTTY || isErrorTTY || process.stdin.isTTY;
     this.#fromKeys = new Set(hasTerminal ? ["SIGINT", "SIGQUIT"] : []);
-    for (const name of this.#names) process.on(name, this.#heard);
+    for (const name of this.#names) process.on(name, this.#onSignal);
   }
 
   passTo(pass: (signal: NodeJS.Signals) => void): void {
@@ -309,24 +309,24 @@ class PassedSignals {
   }
 
   stop(): void {
-    for (const name of this.#names) process.off(name, this.#heard);
+    for (const name of this.#names) process.off(name, this.#onSignal);
   }
 
-  readonly #heard = (signal: NodeJS.Signals): void => {
+  readonly #onSignal = (signal: NodeJS.Signals): void => {
     if (this.#pass === null) this.seen ??= signal;
     else if (!this.#fromKeys.has(signal)) this.#pass(signal);
   };
 }
 
-/** Ends the session, and says what it cost once its requests have settled. */
-async function tell(session: Session, io: Io): Promise<void> {
+/** Ends the session, and prints its cost once its requests have settled. */
+async function endAndPrint(session: Session, io: Io): Promise<void> {
   try {
     await session.end();
     const until = performance.now() + settleMs;
-    let sums = await session.look();
+    let sums = await session.read();
     while (sums.pending.requests > 0 && performance.now() < until) {
-      await pause(lookEveryMs);
-      sums = await session.look();
+      await pause(pollEveryMs);
+      sums = await session.read();
     }
     for (const line of sumLines(sums)) note(io, line);
   } catch (error) {
@@ -338,7 +338,7 @@ async function tell(session: Session, io: Io): Promise<void> {
   }
 }
 
-/** What a session cost, for a person. */
+/** Formats the cost of a session for a person. */
 export function sumLines(sums: SessionJson): string[] {
   const { id, key, models, pending, budget, unpriced_requests: unpriced } = sums;
   return [

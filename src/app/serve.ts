@@ -13,7 +13,7 @@ import { firstSignal } from "./signals.ts";
 
 /** Runs the proxy until SIGTERM or SIGINT, then drains it. A second signal ends at once. */
 export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
-  // Heard from the start: one that comes while the ledger is opened is not lost, not even for a process with id 1.
+  // From the start: a signal while the ledger is opened is not lost, even for a process with id 1.
   const stopping = firstSignal();
   let readPrices = (): void => undefined;
   process.on("SIGHUP", () => readPrices());

@@ -3,13 +3,13 @@ import type { LedgerFigures } from "../metrics/ledger-gauges.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { LedgerQueries } from "../ports/ledger.ts";
 
-/** How old the sums of the month's finished days may be before they are read anew. Milliseconds. */
+/** Age at which the sums of the month's finished days are read again. Milliseconds. */
 const finishedMs = 60_000;
 
 type ByTeam = ReadonlyMap<string | null, PicoUsd>;
 
 interface Finished {
-  /** When their month began. */
+  /** Start of their month. */
   readonly month: number;
   readonly until: number;
   readonly readAt: number;
@@ -17,10 +17,10 @@ interface Finished {
 }
 
 /**
- * What each team spent since the day and the month began. Today is read as it is now. The finished days before it take
- * a large ledger a third of a second to add up, and only a correction or a settlement over midnight changes them: they
- * are read at most once a minute, and a scrape waits for them only when it has none; at midnight it adds the day that ended.
- * `atOnce` answers what a scrape waits for, `later` what it does not, and that may take its turn behind others' reports.
+ * Reads the spend of each team in the present day and month. Today is read at every call. The finished days take a large
+ * ledger a third of a second to add up, and only a correction or a settlement over midnight changes them: they are read at
+ * most once a minute. A scrape waits for them only if none are known; at midnight it adds the day that ended. `atOnce`
+ * answers queries that a scrape waits for, `later` all others, which may wait for other reports.
  */
 export function spendByTeam(
   { atOnce, later }: { readonly atOnce: LedgerQueries; readonly later: LedgerQueries },
@@ -34,7 +34,7 @@ export function spendByTeam(
     const rows = await ledger.report({ by: ["team"], since, until });
     return new Map(rows.map(({ dimensions, cost }) => [dimensions.team ?? null, cost]));
   };
-  /** What was known, with the days that ended since; everything where nothing was. */
+  /** Returns the known sums with the days that ended since; reads everything if nothing is known. */
   const broughtTo = async (today: number, month: number, at: number): Promise<Finished> => {
     const known = finished;
     if (known === null || known.month !== month || known.until > today) {
@@ -48,7 +48,7 @@ export function spendByTeam(
     try {
       finished = { month, until: today, readAt: at, sums: await sumsOf(later, month, today) };
     } catch {
-      // What was known stays; the next scrape tries again.
+      // The known sums stay; the next scrape tries again.
     } finally {
       reading = null;
     }
@@ -63,7 +63,7 @@ export function spendByTeam(
 
   return async (at) => {
     const { start, end } = calendar.spanOf("1d", at);
-    // To the day's end, so that whole days are read: they are far fewer rows than quarter hours.
+    // Until the day's end, so that whole days are read: far fewer rows than quarter hours.
     const today = await sumsOf(atOnce, start, end ?? at + 1);
     const month = together(await finishedBefore(start, at), today);
     const rows = (period: "day" | "month", sums: ByTeam) => [...sums].map(([team, spent]) => ({ team, period, spent }));

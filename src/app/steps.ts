@@ -32,7 +32,7 @@ import { endpoints } from "../wire/endpoints/endpoints.ts";
 import { passthrough } from "../wire/endpoints/passthrough.ts";
 import type { Work } from "./work.ts";
 
-/** What the path of a metered request is made of, in whichever process it runs. */
+/** Dependencies of the request path, in the primary or in a worker. */
 export interface StepDeps {
   readonly clock: Clock;
   readonly log: Log;
@@ -47,7 +47,7 @@ export interface StepDeps {
   readonly claimTask: ClaimTask;
   readonly mask: Mask;
   readonly tokens: TokenCounter;
-  /** The prices in force; asked anew by every request. */
+  /** Returns the prices in force. Every request asks again. */
   readonly catalogue: () => Catalogue;
   readonly work: Work;
 }
@@ -56,11 +56,11 @@ export interface BuiltSteps {
   readonly steps: RequestSteps;
   readonly forwarder: Forwarder;
   readonly limits: ForwardLimits;
-  /** The name under which a user knows a budget's scope. */
+  /** Returns the user's name of a budget's scope. */
   readonly scopeName: (shortage: Shortage) => Promise<string>;
 }
 
-/** The steps of metered requests, each with what it needs and no more. */
+/** Builds the steps of metered requests, each with its own dependencies. */
 export function buildSteps(settings: Settings, parts: StepDeps): BuiltSteps {
   const { clock, log, events, ledger, keys, tokens } = parts;
   const pricer = createPricer({
@@ -109,7 +109,7 @@ export function buildSteps(settings: Settings, parts: StepDeps): BuiltSteps {
   return { steps, forwarder, limits, scopeName };
 }
 
-/** What is forwarded and metered, before all other routes. */
+/** Routes that are forwarded and metered. They come before all others. */
 export function meteredRoutes(steps: RequestSteps): readonly Route[] {
   return endpoints.map((endpoint) => ({
     method: "post",
@@ -118,7 +118,7 @@ export function meteredRoutes(steps: RequestSteps): readonly Route[] {
   }));
 }
 
-/** The catalogue as a key sees it. */
+/** Routes of the catalogue as a key sees it. */
 export function modelRoutes(parts: Pick<StepDeps, "authenticate" | "catalogue" | "clock">): readonly Route[] {
   return [
     { method: "get", path: "/v1/models", handler: listModels(parts) },
@@ -126,7 +126,7 @@ export function modelRoutes(parts: Pick<StepDeps, "authenticate" | "catalogue" |
   ];
 }
 
-/** What nothing before it serves, where that is wished. */
+/** The route of all other paths, if the settings pass them through. */
 export function passedRoutes({ gateway }: Settings, steps: RequestSteps, catalogue: () => Catalogue): readonly Route[] {
   return gateway.passthrough === "all"
     ? [{ method: "all", path: passthrough.route, handler: passAllThrough(steps, catalogue) }]

@@ -1,7 +1,7 @@
 import type { Log } from "../ports/log.ts";
 import type { StoreEvent } from "../store/health.ts";
 
-/** Log lines of what happens to the ledger's file; docs/troubleshooting.md says what to do about each. */
+/** Logs an event of the ledger's file; docs/troubleshooting.md says what to do about each. */
 export function logStoreEvent(event: StoreEvent, path: string, log: Log): void {
   switch (event.kind) {
     case "unwritable":

@@ -36,12 +36,12 @@ type Shared =
   | "background"
   | "wakePoller";
 
-/** Stands for all routes of price files, which change while the proxy runs. */
+/** Path for all routes of price files, which change while the proxy runs. */
 export const routedPath = "/*routed";
 
 export interface TaskRoutes {
   readonly routes: readonly Route[];
-  /** Routes of price files, before whatever passes unread. */
+  /** Routes of price files. They come before paths that are passed through. */
   readonly routed: Route;
   /** Has a task's record fetched and taken to heart. */
   poll(task: Task): Promise<void>;
@@ -49,7 +49,7 @@ export interface TaskRoutes {
   stop(): void;
 }
 
-/** The path of tasks: its steps, those that all requests share among them. */
+/** Builds the routes of tasks and their steps, some of which all requests share. */
 export function buildTaskRoutes(
   settings: Settings,
   parts: Pick<TaskSteps, Shared | "random"> & {

@@ -10,14 +10,14 @@ export interface Watching extends AsyncDisposable {
 
 const enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 const leaveScreen = "\x1b[?7h\x1b[?25h\x1b[?1049l";
-/** A terminal that knows these shows a frame when it is whole. */
+/** A terminal that supports these draws a frame only when it is complete. */
 const [beginFrame, endFrame] = ["\x1b[?2026h", "\x1b[?2026l"];
-/** q, and what Ctrl-C and Ctrl-D send to a program that takes the keys itself. */
+/** q, and the characters of Ctrl-C and Ctrl-D in raw mode. */
 const quitKeys = ["q", "Q", "\x03", "\x04"];
 
 /**
- * Something that goes on until somebody ends it: by a signal, and on a screen by q, Ctrl-C or Ctrl-D. The screen is an
- * alternate one, which is left as it was found however the process ends.
+ * Starts output that continues until a signal ends it, or on a screen q, Ctrl-C or Ctrl-D. The screen is the terminal's
+ * alternate one; the first is restored when the process ends.
  */
 export function startWatching({ screen }: { readonly screen: boolean }): Watching {
   const { stdin, stdout } = process;

@@ -1,15 +1,15 @@
-/** Counts what is running and must be waited for before the process may end. */
+/** Counts work in progress that the process must wait for before it ends. */
 export class Work {
   #running = 0;
   #waiting: (() => void)[] = [];
 
   add(work: Promise<void>): void {
     this.#running++;
-    // Who gave the work reports its failure; here it only counts as ended.
+    // The caller reports a failure; here it only counts as ended.
     void work.then(this.#ended, this.#ended);
   }
 
-  /** Resolves when nothing runs, nor anything that it started meanwhile. */
+  /** Resolves when no work is left, including work that was started meanwhile. */
   async done(): Promise<void> {
     while (this.#running > 0) await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
