@@ -22,7 +22,7 @@ export type {
   KeyJson as Key,
   KeyListJson as KeyList,
   MeJson as Me,
-  SetBudgetJson as SetBudget,
+  SetBudgetJson as BudgetSet,
   StandingJson as Standing,
   TeamJson as Team,
   TeamListJson as TeamList,

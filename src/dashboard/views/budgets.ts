@@ -5,7 +5,7 @@ import { article, classes, div, h3, input, option, p, select, span, type Childre
 import { ago, count, instant, percent, shareOf } from "../format.ts";
 import { useMayEdit } from "../resource.ts";
 import { say } from "../toasts.ts";
-import type { Period, SetBudget, Standing } from "../types.ts";
+import type { BudgetSet, Period, Standing } from "../types.ts";
 import { amount, badge, budgetBar, iconButton } from "../ui.ts";
 import { confirmation, field, FormDialog, textOf } from "./forms.ts";
 
@@ -139,8 +139,8 @@ function eachKeyCard(ofKeys: readonly Standing[], actionsOf: (standing: Standing
 
 function resetWords({ resets_at: resets }: Standing): View {
   return resets === null
-    ? span(null, "never starts anew")
-    : span({ title: instant(resets, "full") }, `starts anew ${ago(resets)}`);
+    ? span(null, "never resets")
+    : span({ title: instant(resets, "full") }, `resets ${ago(resets)}`);
 }
 
 interface TaskProps {
@@ -196,7 +196,7 @@ function SetBudget({
       mode: textOf(form, "mode"),
       warn_percent: warn === "" ? null : Number(warn),
     };
-    const { note } = await ask<SetBudget>(`${admin}/budgets`, { method: "PUT", body });
+    const { note } = await ask<BudgetSet>(`${admin}/budgets`, { method: "PUT", body });
     say(note ?? "The budget is set.");
     onDone();
   };
@@ -206,7 +206,7 @@ function SetBudget({
       : p({ class: "hint" }, `${scopeName({ scope: standing.scope, key: null })}, ${periodNames[standing.period]}`);
   return h(FormDialog, {
     title: standing === null ? "Set a budget" : "Change the budget",
-    verb: "Set the budget",
+    verb: "Save budget",
     onClosed,
     save,
     fields: [scope, ...limitFields(standing)],
@@ -228,7 +228,7 @@ function scopeFields({
   return div(
     { class: "field-row" },
     field(
-      "For",
+      "Scope",
       select(
         { name: "kind", value: kind, onChange: (event) => setKind(event.currentTarget.value as Kind) },
         Object.entries(kinds).map(([value, text]) => option({ key: value, value }, text)),
@@ -236,7 +236,7 @@ function scopeFields({
     ),
     kind !== "all" && field(kind === "key" ? "Key" : "Team", nameChoice(kind, choices, nameGiven)),
     field(
-      "Per",
+      "Period",
       select(
         { name: "period", defaultValue: "1mo" },
         Object.entries(periodNames).map(([value, text]) =>
@@ -251,7 +251,7 @@ function scopeFields({
 function limitFields(standing: Standing | null): View[] {
   return [
     field(
-      "Limit in US dollars",
+      "Limit (USD)",
       input({
         name: "limit",
         class: "num",
@@ -275,7 +275,7 @@ function limitFields(standing: Standing | null): View[] {
         ),
       ),
       field(
-        "Warn at percent",
+        "Warning threshold (%)",
         input({
           name: "warn",
           class: "num",
