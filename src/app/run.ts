@@ -32,7 +32,7 @@ export interface RunParams {
   readonly key: string | null;
   /** A key itself, from the environment; null for none. */
   readonly secret: string | null;
-  readonly wish: NewSession;
+  readonly session: NewSession;
 }
 
 /** Time for the proxy to answer. Milliseconds. */
@@ -65,7 +65,7 @@ interface Session {
 }
 
 /** Runs a command in its own session. Returns its exit code. */
-export async function runInSession(order: RunParams, settings: Settings, io: Io): Promise<number> {
+export async function runInSession(params: RunParams, settings: Settings, io: Io): Promise<number> {
   const signals = new PassedSignals(io);
   await using owned = new AsyncDisposableStack();
   owned.defer(() => signals.stop());
@@ -75,11 +75,11 @@ export async function runInSession(order: RunParams, settings: Settings, io: Io)
     const own = running === null ? owned.use(await startOwn(settings)) : null;
     const url = own?.url ?? running ?? "";
     const session =
-      order.key === null && order.secret !== null
-        ? await beginByKey(url, order.secret, order)
-        : await beginByLedger(order, own ?? owned.use(await openStore(settings, clock)), clock);
+      params.key === null && params.secret !== null
+        ? await beginByKey(url, params.secret, params)
+        : await beginByLedger(params, own ?? owned.use(await openStore(settings, clock)), clock);
     if (own === null) await expectKnown(url, session, settings);
-    const code = await runProgram(order.words, { url, session, env: io.env, signals, io });
+    const code = await runProgram(params.words, { url, session, env: io.env, signals, io });
     await endAndPrint(session, io);
     if (own !== null) await Promise.race([own.settled(), pause(settleMs, undefined, { ref: false })]);
     return code;
@@ -150,9 +150,13 @@ async function openStore(settings: Settings, clock: Clock): Promise<OpenLedger &
 }
 
 /** Begins a session in the ledger. The key itself is not needed: a user who can open the ledger can change every key in it. */
-async function beginByLedger(order: RunParams, { keys, sessions, ledger }: OpenLedger, clock: Clock): Promise<Session> {
-  const key = await keyFor(order.key, keys, clock.now());
-  const begun = await beginSession({ sessions, clock }, key, order.wish, operatingSystemUser(userName()));
+async function beginByLedger(
+  params: RunParams,
+  { keys, sessions, ledger }: OpenLedger,
+  clock: Clock,
+): Promise<Session> {
+  const key = await keyFor(params.key, keys, clock.now());
+  const begun = await beginSession({ sessions, clock }, key, params.session, operatingSystemUser(userName()));
   if (!begun.ok) throw new Problem(begun.message);
   const { session, credential } = begun;
   return {
@@ -183,8 +187,8 @@ async function keyFor(name: string | null, keys: KeyStore, now: number): Promise
 }
 
 /** Begins a session with the key itself, without access to the ledger. */
-async function beginByKey(url: string, key: string, { wish }: RunParams): Promise<Session> {
-  const { budget_usd: budget, ...rest } = wish;
+async function beginByKey(url: string, key: string, { session: wanted }: RunParams): Promise<Session> {
+  const { budget_usd: budget, ...rest } = wanted;
   const body = { ...rest, ...(budget !== null && { budget_usd: formatUsd(budget) }) };
   const begun = (await askProxy(url, { method: "POST", path: "", credential: key, body })) as {
     readonly id: string;

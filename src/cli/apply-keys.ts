@@ -2,14 +2,14 @@ import { existsSync } from "node:fs";
 import { open, rm } from "node:fs/promises";
 import { placeProblem } from "./out-file.ts";
 
-/** A new key as `apply --json` tells it; `key` is its text, where that did not go to a file. */
+/** A new key in the output of `apply --json`; `key` is its text, unless that went to a file. */
 export interface NewKey {
   readonly id: string;
   readonly name: string;
   readonly key?: string;
 }
 
-/** Why new keys cannot go to a file of this name; null when they can. */
+/** The reason why new keys cannot go to a file of this name; null if they can. */
 export function keysOutProblem(file: string, ledger: string | null): string | null {
   const problem = placeProblem(file, ledger, "new keys", true);
   if (problem !== null) return problem;
@@ -25,7 +25,7 @@ export type KeysOut =
     }
   | { readonly ok: false; readonly problem: string };
 
-/** Where new keys go, one line each as soon as it is there: to a new file for its owner only, or to `print` where none is named. */
+/** Opens the place for new keys, one line each: a new file that only its owner may read, or `print` if none is named. */
 export async function keysGoTo(file: string | undefined, print: (line: string) => void): Promise<KeysOut> {
   if (file === undefined) return { ok: true, write: async (line) => print(line), close: async () => {} };
   try {

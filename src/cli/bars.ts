@@ -3,7 +3,7 @@ import { noMoney, stepsOf, type PicoUsd } from "../core/money.ts";
 
 const eighths = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"] as const;
 
-/** Whether a terminal shows more than ASCII, as its locale says. */
+/** True if a terminal shows more than ASCII, by its locale. */
 export function isUnicode(env: Environment): boolean {
   const locale = env["LC_ALL"] || env["LC_CTYPE"] || env["LANG"] || "";
   return /utf-?8/i.test(locale);

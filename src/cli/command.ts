@@ -72,7 +72,7 @@ interface Declaration<P extends unknown[], O, L, R> {
   readonly check?: (options: Given<O>, ...params: P) => Refusal | null;
   /** The use case. A command that prints as it works answers its exit code. */
   readonly run: (tools: [L] extends [Intent] ? LedgerTools : Tools, options: Given<O>, ...params: P) => Promise<R>;
-  /** What `--json` prints of a success; all of it unless given. */
+  /** The JSON of a success, for `--json`; all of it unless given. */
   readonly json?: (value: Success<R>, tools: Tools) => unknown;
   readonly print?: (io: Io, value: Success<R>, options: Given<O>) => void;
   /** Remarks on stderr after either. */

@@ -226,7 +226,7 @@ function printMoved(
 ): void {
   const { charges, pending, cost, held } = totals;
   if (resumed === "yes") note(io, "went on with a copy that had not ended");
-  if (resumed === "anew") note(io, "the ledger had changed since a copy that had not ended, which was begun anew");
+  if (resumed === "anew") note(io, "the ledger had changed since a copy that had not ended, which was begun again");
   printLine(io, `copied ${from} to ${to}: ${rows} rows, every one compared, no difference`);
   printLine(
     io,

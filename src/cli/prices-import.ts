@@ -121,12 +121,12 @@ function filesOf({ name, yaml, edited }: PriceImport, folder: string) {
   return [...edited, ...(isNew ? [{ path: join(folder, name), before: null, after: yaml }] : [])];
 }
 
-/** As JSON has it: which files change, without their texts. */
+/** The import as JSON shows it: edited files without their texts. */
 function shown({ edited, ...imported }: PriceImport) {
   return { ...imported, edited: edited.map(({ path }) => path) };
 }
 
-/** What is proposed and what is not, on stderr. */
+/** Lists on stderr the models that are proposed and those that are not. */
 function show(io: Io, { proposed, unchanged, differing, left_out }: PriceImport): void {
   for (const { model, kind, by_hand, added_to, entries } of proposed) {
     for (const { from, changes } of entries) {

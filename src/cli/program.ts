@@ -134,8 +134,10 @@ export async function buildProgram(
   for (const topic of topics) {
     const name = nameOf(topic);
     const command = program.command(name).description(topic.summary);
-    terms.set(command, topic.term);
-    if (!isLoaded(name)) continue;
+    if (!isLoaded(name)) {
+      terms.set(command, topic.term);
+      continue;
+    }
     command.enablePositionalOptions();
     const { addCommand } = await import("./command.ts");
     for (const each of (await topic.load()).commands) addCommand(program, each, surroundings, onExit);

@@ -66,7 +66,7 @@ async function sampleNow({ io, fetchAccount, ledger, samples, clock, settings }:
 
 function missing(reason: (ReconcileResult & { readonly ok: false })["reason"], isSampling: boolean): string {
   if (reason === "no_measure") {
-    return "the account record states no balance in USD (equivalent_in_usd), so nobody can tell what its credits are worth";
+    return "the account record states no balance in USD (equivalent_in_usd), so it is not known what its credits are worth";
   }
   const how = isSampling
     ? "one was taken now"

@@ -45,7 +45,7 @@ The exit code is the command's: 128 + n where signal n ended it, 127 where there
       const session = newSession(given);
       if (!session.ok) return session;
       const secret = env[keyVariable] || null;
-      return await runInSession({ words, key: given.key ?? null, secret, wish: session.value }, settings, io);
+      return await runInSession({ words, key: given.key ?? null, secret, session: session.value }, settings, io);
     },
   }),
 ];

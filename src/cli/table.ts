@@ -4,15 +4,15 @@ import { bold, styled, visible, type Io } from "./io.ts";
 
 export interface Column {
   readonly title: string;
-  /** Figures stand to the right. */
+  /** Figures are aligned to the right. */
   readonly align?: "right";
-  /** Where the terminal has no room for all: left out, or cut. */
+  /** On a terminal without room for all columns: left out, or cut. */
   readonly narrow?: "drop" | "cut";
 }
 
 export type TableCell = string | number | null;
 
-/** What is drawn behind a table's rows where the terminal has room: one part of the widest for each of the first rows. */
+/** Bars drawn behind a table's rows if the terminal has room: one for each of the first rows, as a part of the widest. */
 export type Chart = readonly PicoUsd[];
 
 /** Spaces between columns. */

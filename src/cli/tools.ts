@@ -50,7 +50,7 @@ export const gatewaySettings = [
   "gateway_timeout",
 ] as const satisfies readonly SettingName[];
 
-/** What a command does to the ledger: `create` one where it is missing, `change` or `read` one that is there. */
+/** Use of the ledger by a command: `create` one where it is missing, `change` or `read` one that is there. */
 export type Intent = "create" | "change" | "read";
 
 /** The settings that a command reads, and those that must be given. */
@@ -59,7 +59,7 @@ export interface SettingUse {
   readonly needs?: readonly SettingName[];
 }
 
-/** What a running command is given. */
+/** The surroundings of a running command, its settings, and its way to the ledger. */
 export interface Tools extends Surroundings {
   /** Those that the command declares; the others have their defaults. */
   readonly settings: Settings;

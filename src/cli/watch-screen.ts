@@ -7,7 +7,7 @@ import type { WatchedSums } from "../reporting/watched.ts";
 import { isUnicode, limitBar } from "./bars.ts";
 import { bold, styled, visible, type Io, type Style } from "./io.ts";
 
-/** What a frame shows. */
+/** The contents of a screen. */
 export interface WatchFrame {
   readonly title: string;
   /** The wall clock, for people. */
@@ -27,7 +27,7 @@ export interface ScreenSize {
 /** Rows above the budgets, between the parts, and for the titles. */
 const fixedRows = 7;
 
-/** How many budgets a screen of this height has room for: a third of it, so that most is the requests'. */
+/** Number of budgets that a screen of this height shows: a third of it, so that most is for requests. */
 export function budgetRows({ rows }: ScreenSize): number {
   return Math.max(1, Math.min(12, Math.floor((rows - fixedRows) / 3)));
 }

@@ -11,9 +11,9 @@ import { jsonText, visible, type ExitCode } from "./io.ts";
 import type { LedgerTools } from "./tools.ts";
 import { budgetRows, frameLines } from "./watch-screen.ts";
 
-/** How often it looks: what is new shows within a second. Milliseconds. */
+/** Pause between queries, in milliseconds: a new request shows within a second. */
 const everyMs = 500;
-/** Lines that it begins with where it is no screen. */
+/** Lines at the beginning if there is no screen. */
 const firstLines = 10;
 /** Requests that a screen can scroll through at most. */
 const chargesKept = 500;

@@ -2,6 +2,9 @@ import { existsSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import Database from "better-sqlite3";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { buildProgram } from "../../../src/cli/program.ts";
+import { ownSurroundings } from "../../../src/cli/surroundings.ts";
+import { readTextFile } from "../../../src/config/environment.ts";
 import { usd } from "../../../src/core/money.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
 import { spend } from "../../support/cli-traffic.ts";
@@ -55,6 +58,19 @@ describe("every command", () => {
     const { code, stdout, stderr } = await farebox.run(...command.split(" "), "--help");
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     expect(stdout).toMatch(new RegExp(`Examples?:\n  \\$ (FAREBOX_\\S+ )?farebox ${command}`));
+  });
+
+  it("is in the program's help as its file declares it", async () => {
+    const io = { stdout: { write: () => true }, stderr: { write: () => true }, isTTY: false, env: {} };
+    const helpOf = async (isLoaded: boolean) => {
+      const program = await buildProgram(
+        { ...ownSurroundings, io, env: {}, readFile: readTextFile },
+        () => isLoaded,
+        () => {},
+      );
+      return program.helpInformation();
+    };
+    expect(await helpOf(false)).toBe(await helpOf(true));
   });
 
   it.each([
@@ -641,13 +657,13 @@ describe("run", () => {
         words: ["tool", "--key", "other", "-v"],
         key: "alice",
         secret: "sk-fb-secret",
-        wish: { budget_usd: usd("2.50"), tags: { a: "1", b: "x=y" }, expires_in_seconds },
+        session: { budget_usd: usd("2.50"), tags: { a: "1", b: "x=y" }, expires_in_seconds },
       },
       {
         words: ["tool", "--budget", "lots"],
         key: null,
         secret: "sk-fb-secret",
-        wish: { budget_usd: null, tags: {}, expires_in_seconds },
+        session: { budget_usd: null, tags: {}, expires_in_seconds },
       },
     ]);
   });
