@@ -10,6 +10,7 @@ import type { ProcessMetric } from "../metrics/process-metrics.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 import type { Log } from "../ports/log.ts";
+import { sleep } from "../time/sleep.ts";
 import type { Work } from "./work.ts";
 
 /** The server of a proxy's clients: in this process, or in workers of it. */
@@ -100,12 +101,12 @@ export function buildHttpFront(
     async drain() {
       draining = true;
       const takingMs = Math.min(lameDuckMs, settings.drainMs);
-      await pause(clock, takingMs);
+      await sleep(clock, takingMs);
       server.close();
       server.closeIdleConnections();
-      await Promise.race([work.done(), pause(clock, settings.drainMs - takingMs)]);
+      await Promise.race([work.done(), sleep(clock, settings.drainMs - takingMs)]);
       stopForwarding();
-      await Promise.race([work.done(), pause(clock, lastWordsMs)]);
+      await Promise.race([work.done(), sleep(clock, lastWordsMs)]);
       await cutOff();
     },
   };
@@ -118,13 +119,9 @@ export async function settledOrStuck({
   isLedgerWritable,
 }: Pick<HttpFrontDeps, "work" | "clock" | "isLedgerWritable">): Promise<void> {
   for (;;) {
-    const isDone = await Promise.race([work.done().then(() => true), pause(clock, stuckMs).then(() => false)]);
+    const isDone = await Promise.race([work.done().then(() => true), sleep(clock, stuckMs).then(() => false)]);
     if (isDone || !(await isLedgerWritable())) return;
   }
-}
-
-export function pause(clock: Clock, ms: number): Promise<void> {
-  return new Promise((resolve) => clock.after(ms, resolve));
 }
 
 type Listening = { readonly ok: true; readonly url: string } | { readonly ok: false; readonly problem: string };

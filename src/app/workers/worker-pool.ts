@@ -7,11 +7,11 @@ import type { ProcessMetric } from "../../metrics/process-metrics.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { Log } from "../../ports/log.ts";
 import type { QueuedStore } from "../../store/store.ts";
+import { sleep } from "../../time/sleep.ts";
 import {
   lameDuckMs,
   lastWordsMs,
   listen,
-  pause,
   settledOrStuck,
   type Front,
   type FrontResult,
@@ -138,7 +138,7 @@ class WorkerPool implements Front {
     this.#clock.after(Math.max(0, Math.min(lameDuckMs, drainMs) - handOverMs), () => this.#server.close());
     await Promise.all([...this.#members.values()].map((member) => this.#end(member, "drain", limitMs)));
     stopForwarding();
-    await Promise.race([work.done(), pause(clock, lastWordsMs)]);
+    await Promise.race([work.done(), sleep(clock, lastWordsMs)]);
     await this.cutOff();
   }
 
@@ -158,7 +158,7 @@ class WorkerPool implements Front {
     const asked = ready.map(async ({ number, link }) => {
       const answer = await Promise.race([
         link.ask("metrics", null).catch(() => []),
-        pause(this.#clock, metricsMs).then(() => []),
+        sleep(this.#clock, metricsMs).then(() => []),
       ]);
       return [String(number), answer] as const;
     });
@@ -196,7 +196,7 @@ class WorkerPool implements Front {
         this.#handOut();
         const pauseMs = this.#pauseAfter(member);
         this.#deps.work.add(this.#clearAway(member));
-        if (pauseMs > 0) await pause(this.#clock, pauseMs);
+        if (pauseMs > 0) await sleep(this.#clock, pauseMs);
         begin();
       });
     };
@@ -235,7 +235,7 @@ class WorkerPool implements Front {
     const disconnected = new Promise<void>((resolve) => void worker.once("disconnect", () => resolve()));
     await new Promise<void>((resolve) => void worker.once("exit", () => resolve()));
     // Node does not always emit "disconnect" for a process that died while a connection was being sent to it.
-    await Promise.race([disconnected, pause(this.#clock, lastReadMs)]);
+    await Promise.race([disconnected, sleep(this.#clock, lastReadMs)]);
     if (worker.process.connected) worker.process.disconnect();
   }
 
@@ -315,7 +315,7 @@ class WorkerPool implements Front {
   #spreadChange(): void {
     const applied = [...this.#members.values()].map(({ link }) => link.ask("changed", null).catch(() => undefined));
     const all = Promise.all([this.#changesApplied, ...applied]).then(() => undefined);
-    this.#changesApplied = Promise.race([all, pause(this.#clock, changeMs)]);
+    this.#changesApplied = Promise.race([all, sleep(this.#clock, changeMs)]);
   }
 
   #notifyAll<N extends keyof WorkerCalls>(name: N, given: Parameters<WorkerCalls[N]>[0]): void {
