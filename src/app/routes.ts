@@ -23,6 +23,7 @@ import { createTaskClaims } from "../proxy/task-ownership.ts";
 import type { TaskOwner } from "../proxy/task-ownership.ts";
 import { createMask } from "../proxy/mask.ts";
 import type { RequestSteps } from "../proxy/metered-request.ts";
+import { settleCharge, type SettleParams } from "../proxy/settle.ts";
 import { createLimiter, type ProcessLimiter, type PeerUsage } from "../proxy/process-limiter.ts";
 import type { GatewayHealth, ProcessHealth } from "../reporting/health.ts";
 import { newestReview } from "../reporting/price-review.ts";
@@ -69,7 +70,8 @@ interface RouteDeps {
 export interface BuiltRoutes {
   readonly routes: readonly Route[];
   /** What is one for all processes of this proxy, and used by its workers. */
-  readonly shared: Pick<RequestSteps, "limiter" | "balanceGuard" | "settle" | "claimTask"> & {
+  readonly shared: Pick<RequestSteps, "limiter" | "balanceGuard" | "claimTask"> & {
+    settle(params: SettleParams): Promise<void>;
     readonly taskOwner: TaskOwner;
   };
   stopBeingReady(): void;
@@ -135,7 +137,7 @@ export function buildRoutes(settings: Settings, parts: RouteDeps): BuiltRoutes {
   const taskOwner: TaskOwner = async (taskId) => (await store.tasks.find(taskId))?.key;
   const { wakePoller, wakeDelivery, seal, random } = parts;
   const claimTask = createTaskClaims({ tasks: store.tasks, clock, random, wakePoller });
-  const { steps, forwarder, limits, scopeName } = buildSteps(settings, {
+  const { steps, forwarder, limits } = buildSteps(settings, {
     clock,
     log,
     events,
@@ -157,7 +159,6 @@ export function buildRoutes(settings: Settings, parts: RouteDeps): BuiltRoutes {
     store,
     gateway,
     catalogue,
-    scopeName,
     mask,
     limits,
     wakePoller,
@@ -228,7 +229,7 @@ export function buildRoutes(settings: Settings, parts: RouteDeps): BuiltRoutes {
     routes,
     freshAccount,
     stopForwarding,
-    shared: { limiter, balanceGuard, settle: steps.settle, taskOwner, claimTask },
+    shared: { limiter, balanceGuard, settle: (params) => settleCharge(steps, params), taskOwner, claimTask },
     pollTask: tasks.poll,
     stopBeingReady: () => (draining = true),
     limitsUsed: limiter.used,

@@ -13,20 +13,16 @@ import { createUsageRefusals } from "../proxy/written-values.ts";
 import type { Authenticate } from "../proxy/authenticate.ts";
 import type { BalanceGuard } from "../proxy/balance-guard.ts";
 import type { ClaimTask } from "../proxy/task-ownership.ts";
-import { createForeignTaskCheck, type TaskOwner } from "../proxy/task-ownership.ts";
+import type { TaskOwner } from "../proxy/task-ownership.ts";
 import { createForwarder, type Forwarder, type ForwardLimits } from "../proxy/forward.ts";
 import { createGatewayHeaders } from "../proxy/gateway-headers.ts";
-import { createGrower } from "../proxy/growing-hold.ts";
-import { createHolder } from "../proxy/hold.ts";
 import type { Limiter } from "../proxy/limits.ts";
 import type { Mask } from "../proxy/mask.ts";
-import { createMeter } from "../proxy/meter.ts";
 import { meteredRequest, type RequestSteps } from "../proxy/metered-request.ts";
 import { listModels, showModel } from "../proxy/models.ts";
 import { passAllThrough } from "../proxy/passthrough.ts";
 import { createPricer } from "../proxy/price.ts";
-import { scopeNameOf } from "../proxy/scope-name.ts";
-import { createSettler } from "../proxy/settle.ts";
+import { scopeNameOf } from "../proxy/hold.ts";
 import { createStreamMarks } from "../proxy/stream-marks.ts";
 import { endpoints } from "../wire/endpoints/endpoints.ts";
 import { passthrough } from "../wire/endpoints/passthrough.ts";
@@ -56,8 +52,6 @@ export interface BuiltSteps {
   readonly steps: RequestSteps;
   readonly forwarder: Forwarder;
   readonly limits: ForwardLimits;
-  /** Returns the user's name of a budget's scope. */
-  readonly scopeName: (shortage: Shortage) => Promise<string>;
 }
 
 /** Builds the steps of metered requests, each with its own dependencies. */
@@ -79,22 +73,12 @@ export function buildSteps(settings: Settings, parts: StepDeps): BuiltSteps {
     limiter: parts.limiter,
     balanceGuard: parts.balanceGuard,
     pricer,
-    hold: createHolder({ ledger, pricer, scopeName }),
-    grow: createGrower({
-      ledger,
-      tokens,
-      pricer,
-      clock,
-      log,
-      scopeName,
-      onRefusal: (refusal) => events.refused(refusal),
-    }),
+    tokens,
+    scopeName,
+    taskOwner: parts.taskOwner,
     gatewayHeaders: createGatewayHeaders(settings.gateway.apiKey?.reveal() ?? ""),
-    showsForeignTask: createForeignTaskCheck({ taskOwner: parts.taskOwner, log }),
     claimTask: parts.claimTask,
     forwarder,
-    meter: createMeter({ tokens, clock }),
-    settle: createSettler({ ledger, events, log }),
     clock,
     events,
     log,
@@ -106,7 +90,7 @@ export function buildSteps(settings: Settings, parts: StepDeps): BuiltSteps {
     unknownFields: settings.pricing.unknownFields,
     background: (running) => parts.work.add(running),
   };
-  return { steps, forwarder, limits, scopeName };
+  return { steps, forwarder, limits };
 }
 
 /** Routes that are forwarded and metered. They come before all others. */

@@ -7,7 +7,6 @@ import type { Gateway } from "../ports/gateway.ts";
 import type { Seal } from "../ports/seal.ts";
 import type { Account } from "../proxy/account.ts";
 import type { ForwardLimits } from "../proxy/forward.ts";
-import { createTaskPricer } from "../proxy/task-price.ts";
 import { createTaskTracker } from "../proxy/task-settlement.ts";
 import { taskCallback } from "../proxy/task-callback.ts";
 import { createCeilingGate } from "../proxy/task-ceilings.ts";
@@ -27,9 +26,9 @@ type Shared =
   | "forwarder"
   | "scopeName"
   | "mask"
-  | "settle"
+  | "ledger"
   | "gatewayHeaders"
-  | "showsForeignTask"
+  | "taskOwner"
   | "clock"
   | "events"
   | "log"
@@ -68,8 +67,8 @@ export function buildTaskRoutes(
   const calls = createWholeCalls({ gateway, clock, limits });
   const steps: TaskSteps = {
     ...shared,
-    price: createTaskPricer({ catalogue, unpriced: settings.pricing.unpriced }),
-    ledger,
+    catalogue,
+    unpriced: settings.pricing.unpriced,
     calls,
     tasks,
     tracker: createTaskTracker({ tasks, ledger, keys, catalogue, events, clock, log, random }),

@@ -17,6 +17,7 @@ import {
 import { BurstJudge, type StreamKind } from "../core/stream-bursts.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Clock, Timer } from "../ports/clock.ts";
+import type { Events } from "../ports/events.ts";
 import type { Charging } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
@@ -34,13 +35,6 @@ const hearingMs = 50;
 /** Pauses before a ledger that could not be written is asked again. Milliseconds. */
 const retryMs = { first: 50, longest: 1_000 } as const;
 
-export interface GrowingHold extends StreamWatch {
-  /** What is held, as soon as no extension is under way. Asked for after the end. */
-  settled(): Promise<PicoUsd>;
-  /** Output that the gateway was writing unread when the stream was ended for its hold; 0 where it ended otherwise. */
-  readonly inFlightTokens: number;
-}
-
 export interface GrowParams {
   readonly id: string;
   /** What is held at first. */
@@ -55,19 +49,13 @@ export interface GrowParams {
 }
 
 export interface GrowDeps {
-  readonly ledger: Charging;
+  readonly ledger: Pick<Charging, "extend">;
   readonly tokens: TokenCounter;
   readonly pricer: Pricer;
   readonly clock: Clock;
   readonly log: Log;
   readonly scopeName: (shortage: Shortage) => Promise<string>;
-  /** Told once of each stream that is ended for its hold. */
-  readonly onRefusal: (refusal: Refusal) => void;
-}
-
-/** Makes holds that grow with their streams. */
-export function createGrower(deps: GrowDeps): (params: GrowParams) => GrowingHold {
-  return (params) => new Grower(deps, params);
+  readonly events: Pick<Events, "refused">;
 }
 
 /**
@@ -75,7 +63,7 @@ export function createGrower(deps: GrowDeps): (params: GrowParams) => GrowingHol
  * enough. Extensions are asked for ahead of need, so that the stream does not notice them; where one is late, the reading
  * is paused, and where it is refused and the hold used up, the stream is ended.
  */
-class Grower implements GrowingHold {
+export class GrowingHold implements StreamWatch {
   readonly #deps: GrowDeps;
   readonly #params: GrowParams;
   #growth: Growth;
@@ -84,6 +72,7 @@ class Grower implements GrowingHold {
   #stream: WatchedStream | undefined;
   #isReadable = true;
   readonly #written: WrittenText;
+  /** Output that the gateway was writing unread when the stream was ended for its hold; 0 where it ended otherwise. */
   inFlightTokens = 0;
   #refused = false;
   #tightened = false;
@@ -170,6 +159,7 @@ class Grower implements GrowingHold {
     this.#wake?.();
   }
 
+  /** Returns what is held, as soon as no extension is under way. Asked for after the end. */
   async settled(): Promise<PicoUsd> {
     await this.#work;
     return this.#hold;
@@ -262,7 +252,7 @@ class Grower implements GrowingHold {
     if (this.#state !== "ending") return;
     this.inFlightTokens = this.#inFlight();
     if (this.#stream === undefined) return;
-    this.#deps.onRefusal(refusal);
+    this.#deps.events.refused(refusal);
     this.#stream.stop(refusal.code, refusal);
   }
 

@@ -1,4 +1,5 @@
-import type { Shortage } from "../core/budget.ts";
+import { namedScope, type Scope, type Shortage } from "../core/budget.ts";
+import type { KeyStore } from "../ports/key-store.ts";
 import type { HoldKind } from "../core/charge.ts";
 import { noMoney, type PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
@@ -51,7 +52,7 @@ interface HoldRow {
 
 /** Asks the ledger to hold an amount: the only such place of an admission. */
 export function writeHold(
-  ledger: Charging,
+  ledger: Pick<Charging, "hold">,
   { id, kind, route, who, quote, tags, retry }: HoldRow,
   amount: PicoUsd | null,
   more: Partial<HoldRequest> = {},
@@ -83,88 +84,88 @@ export interface HoldParams<Fitted = FittedRequest> extends HoldRow {
   readonly fitted: ((tokens: number) => Fitted | null) | null;
 }
 
-export type PlaceHold = <Fitted extends FittedRequest>(params: HoldParams<Fitted>) => Promise<Holding<Fitted>>;
-
 /** How often a request is fitted again, where less was left than the ledger had said. */
 const fitsMax = 3;
 
-/** The step that reserves the worst case. Only when the cheap bound does not fit is the prompt counted, once. */
-export function createHolder(deps: {
-  readonly ledger: Charging;
-  readonly pricer: Pricer;
-  /** The name under which a user knows a budget's scope. */
+interface HoldDeps {
+  readonly ledger: Pick<Charging, "hold">;
+  readonly pricer: Pick<Pricer, "tighten" | "fit" | "affordable">;
+  /** Returns the name under which a user knows a budget's scope. */
   readonly scopeName: (shortage: Shortage) => Promise<string>;
-}): PlaceHold {
-  const { ledger, pricer } = deps;
+}
 
-  const tryHold = (params: HoldParams, reservation: Reservation): Promise<HoldResult> => {
-    const { quote } = params;
-    const firstSlice = reservation.growth === null ? null : firstHold(reservation);
-    return writeHold(ledger, params, reservation.hold, {
-      stream: quote.request.stream,
-      basis: params.basis,
-      ...(reservation.growth !== null &&
-        firstSlice !== null && { firstSlice, sliceTokens: reservation.growth.sliceTokens }),
-    });
-  };
-
-  /** Tries the worst case by the length of the body, then by a count of its prompt. */
-  const tryBoth = async (params: HoldParams): Promise<TryResult> => {
-    const reservation: Reservation = params.quote;
-    const result = await tryHold(params, reservation);
-    if (result.ok || result.reason !== "no_room") return { reservation, result };
-    const tighter = await pricer.tighten(params.quote, params.body, roomFor(result.shortage));
-    const counted = tighter?.promptTokens;
-    if (tighter === undefined || (firstHold(tighter) ?? noMoney) >= (firstHold(reservation) ?? noMoney))
-      return { reservation, result, counted };
-    return { reservation: tighter, result: await tryHold(params, tighter), counted };
-  };
-
-  return async <Fitted extends FittedRequest>(given: HoldParams<Fitted>): Promise<Holding<Fitted>> => {
-    let params: HoldParams = given;
-    let { reservation, result, counted } = await tryBoth(params);
-    let fitted: Fitted | null = null;
-    // Another request may take the room in between: then less is asked for.
-    for (let fits = 0; fits < fitsMax && given.fitted !== null && isShort(result); fits++) {
-      const tokens = pricer.fit(given.quote, roomNow(result.shortage));
-      const next = tokens === null ? null : given.fitted(tokens);
-      const isLess = next !== null && (next.quote.hold ?? noMoney) < (firstHold(params.quote) ?? noMoney);
-      if (next === null || !isLess) break;
-      fitted = next;
-      params = { ...given, ...next, fitted: null };
-      ({ reservation, result, counted } = await tryBoth(params));
-    }
-    if (!result.ok) {
-      const { request, models, unboundedFields } = params.quote;
-      if (result.reason === "not_bounded" && request.isUnpriced === true) return { ok: false, refusal: unknownCost };
-      if (result.reason === "not_bounded" && request.model === unnamedModel)
-        return { ok: false, refusal: sendBeforeFile("model") };
-      const unpriced = models.find(({ model }) => model?.price == null);
-      const asked = {
-        model: unpriced?.name ?? request.model,
-        isPriced: unpriced === undefined,
-        fields: unboundedFields,
-        why: request.fields.why,
-        affordable:
-          params.basis === null || !isShort(result) ? null : await affordableIn(params, result.shortage, counted),
-      };
-      return { ok: false, refusal: await holdRefusal(result, asked, deps.scopeName) };
-    }
-    const price = params.quote.model?.price?.version ?? null;
-    // Without a hard budget the whole is held: there is nothing to outgrow.
-    const growth = result.room === null ? null : reservation.growth;
-    const hold = growth === null ? reservation.hold : firstHold(reservation);
-    return { ok: true, held: { id: params.id, route: params.route, hold, growth, price, room: result.room }, fitted };
-  };
-
-  async function affordableIn(
-    { quote, body }: HoldParams,
-    shortage: Shortage,
-    counted: number | undefined,
-  ): Promise<Affordable | null> {
-    const tokens = await pricer.affordable(quote, body, roomNow(shortage), counted);
-    return tokens === null ? null : { tokens, field: quote.request.maximumField ?? null };
+/** Reserves the worst case. Only when the cheap bound does not fit is the prompt counted, once. */
+export async function placeHold<Fitted extends FittedRequest>(
+  deps: HoldDeps,
+  given: HoldParams<Fitted>,
+): Promise<Holding<Fitted>> {
+  let params: HoldParams = given;
+  let { reservation, result, counted } = await tryBoth(deps, params);
+  let fitted: Fitted | null = null;
+  // Another request may take the room in between: then less is asked for.
+  for (let fits = 0; fits < fitsMax && given.fitted !== null && isShort(result); fits++) {
+    const tokens = deps.pricer.fit(given.quote, roomNow(result.shortage));
+    const next = tokens === null ? null : given.fitted(tokens);
+    const isLess = next !== null && (next.quote.hold ?? noMoney) < (firstHold(params.quote) ?? noMoney);
+    if (next === null || !isLess) break;
+    fitted = next;
+    params = { ...given, ...next, fitted: null };
+    ({ reservation, result, counted } = await tryBoth(deps, params));
   }
+  if (!result.ok) {
+    const { request, models, unboundedFields } = params.quote;
+    if (result.reason === "not_bounded" && request.isUnpriced === true) return { ok: false, refusal: unknownCost };
+    if (result.reason === "not_bounded" && request.model === unnamedModel)
+      return { ok: false, refusal: sendBeforeFile("model") };
+    const unpriced = models.find(({ model }) => model?.price == null);
+    const asked = {
+      model: unpriced?.name ?? request.model,
+      isPriced: unpriced === undefined,
+      fields: unboundedFields,
+      why: request.fields.why,
+      affordable:
+        params.basis === null || !isShort(result) ? null : await affordableIn(deps, params, result.shortage, counted),
+    };
+    return { ok: false, refusal: await holdRefusal(result, asked, deps.scopeName) };
+  }
+  const price = params.quote.model?.price?.version ?? null;
+  // Without a hard budget the whole is held: there is nothing to outgrow.
+  const growth = result.room === null ? null : reservation.growth;
+  const hold = growth === null ? reservation.hold : firstHold(reservation);
+  return { ok: true, held: { id: params.id, route: params.route, hold, growth, price, room: result.room }, fitted };
+}
+
+function tryHold({ ledger }: HoldDeps, params: HoldParams, reservation: Reservation): Promise<HoldResult> {
+  const { quote } = params;
+  const firstSlice = reservation.growth === null ? null : firstHold(reservation);
+  return writeHold(ledger, params, reservation.hold, {
+    stream: quote.request.stream,
+    basis: params.basis,
+    ...(reservation.growth !== null &&
+      firstSlice !== null && { firstSlice, sliceTokens: reservation.growth.sliceTokens }),
+  });
+}
+
+/** Tries the worst case by the length of the body, then by a count of its prompt. */
+async function tryBoth(deps: HoldDeps, params: HoldParams): Promise<TryResult> {
+  const reservation: Reservation = params.quote;
+  const result = await tryHold(deps, params, reservation);
+  if (result.ok || result.reason !== "no_room") return { reservation, result };
+  const tighter = await deps.pricer.tighten(params.quote, params.body, roomFor(result.shortage));
+  const counted = tighter?.promptTokens;
+  if (tighter === undefined || (firstHold(tighter) ?? noMoney) >= (firstHold(reservation) ?? noMoney))
+    return { reservation, result, counted };
+  return { reservation: tighter, result: await tryHold(deps, params, tighter), counted };
+}
+
+async function affordableIn(
+  { pricer }: HoldDeps,
+  { quote, body }: HoldParams,
+  shortage: Shortage,
+  counted: number | undefined,
+): Promise<Affordable | null> {
+  const tokens = await pricer.affordable(quote, body, roomNow(shortage), counted);
+  return tokens === null ? null : { tokens, field: quote.request.maximumField ?? null };
 }
 
 interface TryResult {
@@ -223,3 +224,9 @@ const unknownCost: Refusal = {
   param: null,
   message: "What this path costs is not known, so a key under a hard budget cannot use it.",
 };
+
+/** Returns a budget's scope as its users know it. */
+export async function scopeNameOf(scope: Scope, keys: Pick<KeyStore, "findById">): Promise<string> {
+  const key = scope.kind === "key" ? await keys.findById(scope.key) : undefined;
+  return namedScope(scope, () => key?.name);
+}

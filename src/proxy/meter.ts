@@ -22,8 +22,6 @@ export interface Metered {
   readonly inFlightTokens: number;
 }
 
-export type Meter = (ending: Ending, of: Metered) => Promise<Outcome>;
-
 /** Models that the catalogue does not know are counted with the most common tokenizer, and the largest context there is. */
 const common = {
   encoding: "o200k_base",
@@ -36,94 +34,98 @@ const common = {
 /** Pauses before a busy counter is asked again; nobody waits for a settlement. */
 const retryMs = [50, 200, 1_000, 5_000, 20_000];
 
+interface MeterDeps {
+  readonly tokens: TokenCounter;
+  readonly clock: Clock;
+}
+
 /**
- * The step that says how a request ended in terms of money: the gateway's own usage, else a count of what it wrote.
- * It runs after the client has its bytes.
+ * Decides how a request ended in terms of money: by the gateway's own usage, else by a count of what it wrote. Runs after the client
+ * has its bytes.
  */
-export function createMeter(deps: { readonly tokens: TokenCounter; readonly clock: Clock }): Meter {
-  const counted = async (count: () => Promise<TokenCount>): Promise<number | undefined> => {
-    for (const pause of [0, ...retryMs]) {
-      if (pause > 0) await new Promise<void>((resolve) => deps.clock.after(pause, resolve));
-      const result = await count();
-      if (result.ok) return result.tokens;
+export async function meterResponse(deps: MeterDeps, ending: Ending, of: Metered): Promise<Outcome> {
+  const unit = of.model?.unit ?? "token";
+  switch (ending.kind) {
+    case "notSent":
+      return ending;
+    case "judged":
+      return ending.outcome;
+    case "unknown": {
+      const { reason, unreadBytes = 0 } = ending;
+      // The hold covers it, unless it was to grow.
+      const unknownTokens =
+        of.model === undefined ? 0 : Math.min(tokensOf(unreadBytes, of), outputBound(of.request.size, of.model));
+      return { kind: "unknown", reason, ...(unknownTokens > 0 && { unknownTokens, doubts: ["unknown_output"] }) };
     }
-    return undefined;
-  };
-
-  const count = async (texts: readonly string[], { model, body, request }: Metered) => {
-    const { encoding, promptForm, contextTokens } = model ?? common;
-    const text = request.prompt.text(body);
-    const { imageParts } = request.size;
-    const images = countImages(text.kind === "chat" ? text.chat.images : [], imageParts, model ?? common);
-    // Sounds and images of unknown size have no text; what the catalogue cannot bound cannot be counted.
-    const bounded = model === undefined ? 0 : partTokens({ ...request.size, imageParts: images.unsized }, model);
-    if (bounded === null) return undefined;
-    const prompt = await counted(() => countPromptText(deps.tokens, text, { encoding, promptForm }, contextTokens));
-    let output: number | undefined = 0;
-    for (const text of texts) {
-      const tokens = await counted(() => deps.tokens.countText(text, encoding));
-      output = tokens === undefined || output === undefined ? undefined : output + tokens;
-    }
-    if (prompt === undefined || output === undefined) return undefined;
-    const media = images.tokens + bounded;
-    const restsOnBound = bounded > 0 || (model === undefined && hasParts(request.size));
-    return { prompt: prompt + media, media, output, restsOnBound };
-  };
-
-  return async (ending, of) => {
-    const unit = of.model?.unit ?? "token";
-    switch (ending.kind) {
-      case "notSent":
-        return ending;
-      case "judged":
-        return ending.outcome;
-      case "unknown": {
-        const { reason, unreadBytes = 0 } = ending;
-        // The hold covers it, unless it was to grow.
-        const unknownTokens =
-          of.model === undefined ? 0 : Math.min(tokensOf(unreadBytes, of), outputBound(of.request.size, of.model));
-        return { kind: "unknown", reason, ...(unknownTokens > 0 && { unknownTokens, doubts: ["unknown_output"] }) };
-      }
-      case "status":
-        return outcomeOfStatus(ending.status, of.model?.billsServerErrors ?? false);
-      case "whole": {
-        const usage = usageIn(unit, ending.usage, of.request.classes.prompt);
-        if (usage !== undefined) return reported(usage, of);
-        const { characters } = of.request;
-        if (unit === "character" && characters !== undefined) {
-          return {
-            kind: "counted",
-            tokens: { ...noTokens, input: characters },
-            errorFactor: unchanged,
-            hiddenTokens: 0,
-          };
-        }
-        if (isUncountable(of)) return { kind: "unknown", reason: "no_usage", doubts: boundedDoubts(of) };
-        // Its price is of the request: nothing need be counted for it, nor can it.
-        if (of.request.isUnseen === true)
-          return { kind: "counted", tokens: noTokens, errorFactor: unchanged, hiddenTokens: 0 };
-        const tokens = await count(ending.texts, of);
-        if (tokens === undefined) return { kind: "unknown", reason: "not_counted", doubts: boundedDoubts(of) };
-        const classes = { ...noTokens, input: tokens.prompt, output: tokens.output };
-        return { kind: "counted", tokens: classes, ...besideText(ending, of, tokens) };
-      }
-      case "cut": {
-        const usage = usageIn(unit, ending.usage, of.request.classes.prompt);
-        if (usage !== undefined) return reported(usage, of);
-        if (isUncountable(of)) return { kind: "unknown", reason: ending.reason, doubts: boundedDoubts(of) };
-        const tokens = await count(ending.texts, of);
-        if (tokens === undefined) return { kind: "unknown", reason: "not_counted", doubts: boundedDoubts(of) };
+    case "status":
+      return outcomeOfStatus(ending.status, of.model?.billsServerErrors ?? false);
+    case "whole": {
+      const usage = usageIn(unit, ending.usage, of.request.classes.prompt);
+      if (usage !== undefined) return reported(usage, of);
+      const { characters } = of.request;
+      if (unit === "character" && characters !== undefined) {
         return {
-          kind: "cut",
-          promptTokens: tokens.prompt,
-          deliveredTokens: tokens.output,
-          inFlightTokens: of.inFlightTokens,
-          ...besideText(ending, of, tokens),
-          reason: ending.reason,
+          kind: "counted",
+          tokens: { ...noTokens, input: characters },
+          errorFactor: unchanged,
+          hiddenTokens: 0,
         };
       }
+      if (isUncountable(of)) return { kind: "unknown", reason: "no_usage", doubts: boundedDoubts(of) };
+      // Its price is of the request: nothing need be counted for it, nor can it.
+      if (of.request.isUnseen === true)
+        return { kind: "counted", tokens: noTokens, errorFactor: unchanged, hiddenTokens: 0 };
+      const tokens = await countAll(deps, ending.texts, of);
+      if (tokens === undefined) return { kind: "unknown", reason: "not_counted", doubts: boundedDoubts(of) };
+      const classes = { ...noTokens, input: tokens.prompt, output: tokens.output };
+      return { kind: "counted", tokens: classes, ...besideText(ending, of, tokens) };
     }
-  };
+    case "cut": {
+      const usage = usageIn(unit, ending.usage, of.request.classes.prompt);
+      if (usage !== undefined) return reported(usage, of);
+      if (isUncountable(of)) return { kind: "unknown", reason: ending.reason, doubts: boundedDoubts(of) };
+      const tokens = await countAll(deps, ending.texts, of);
+      if (tokens === undefined) return { kind: "unknown", reason: "not_counted", doubts: boundedDoubts(of) };
+      return {
+        kind: "cut",
+        promptTokens: tokens.prompt,
+        deliveredTokens: tokens.output,
+        inFlightTokens: of.inFlightTokens,
+        ...besideText(ending, of, tokens),
+        reason: ending.reason,
+      };
+    }
+  }
+}
+
+/** Asks again while the counter is busy; undefined where it stays so. */
+async function counted({ clock }: MeterDeps, count: () => Promise<TokenCount>): Promise<number | undefined> {
+  for (const pause of [0, ...retryMs]) {
+    if (pause > 0) await new Promise<void>((resolve) => clock.after(pause, resolve));
+    const result = await count();
+    if (result.ok) return result.tokens;
+  }
+  return undefined;
+}
+
+async function countAll(deps: MeterDeps, texts: readonly string[], { model, body, request }: Metered) {
+  const { encoding, promptForm, contextTokens } = model ?? common;
+  const text = request.prompt.text(body);
+  const { imageParts } = request.size;
+  const images = countImages(text.kind === "chat" ? text.chat.images : [], imageParts, model ?? common);
+  // Sounds and images of unknown size have no text; what the catalogue cannot bound cannot be counted.
+  const bounded = model === undefined ? 0 : partTokens({ ...request.size, imageParts: images.unsized }, model);
+  if (bounded === null) return undefined;
+  const prompt = await counted(deps, () => countPromptText(deps.tokens, text, { encoding, promptForm }, contextTokens));
+  let output: number | undefined = 0;
+  for (const text of texts) {
+    const tokens = await counted(deps, () => deps.tokens.countText(text, encoding));
+    output = tokens === undefined || output === undefined ? undefined : output + tokens;
+  }
+  if (prompt === undefined || output === undefined) return undefined;
+  const media = images.tokens + bounded;
+  const restsOnBound = bounded > 0 || (model === undefined && hasParts(request.size));
+  return { prompt: prompt + media, media, output, restsOnBound };
 }
 
 function reported({ tokens, clamped, doubts }: Usage, { model }: Metered): Outcome {

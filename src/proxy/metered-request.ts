@@ -1,9 +1,11 @@
+import type { Shortage } from "../core/budget.ts";
 import { mergeDoubts, type Doubt } from "../core/doubts.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { Outcome } from "../core/settlement.ts";
 import type { Exchange } from "../ports/exchange.ts";
-import type { ChargeEnd } from "../ports/ledger.ts";
+import type { ChargeEnd, Charging } from "../ports/ledger.ts";
+import type { TokenCounter } from "../ports/token-counter.ts";
 import { refusesStreamUsage } from "../wire/chat-request.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
 import { sendBeforeFile, unnamedModel } from "../wire/form.ts";
@@ -12,11 +14,11 @@ import type { ModelRequest, ModelRequestResult } from "../wire/model-request.ts"
 import { withHeadersAndQuery } from "../wire/request-line.ts";
 import { hasModelList, mayUseModel, type Authenticated } from "./authenticate.ts";
 import { billedAs, costHeaders } from "./billed.ts";
-import type { GrowingHold, GrowParams } from "./growing-hold.ts";
+import { GrowingHold } from "./growing-hold.ts";
 import type { Handler } from "./handler.ts";
-import type { Held, PlaceHold } from "./hold.ts";
+import { placeHold, type Held } from "./hold.ts";
 import { reserveTokens } from "./limits.ts";
-import type { Meter } from "./meter.ts";
+import { meterResponse } from "./meter.ts";
 import { basisOf, mayBeFitted, type Sending, type WrittenMaximum } from "./output-limit.ts";
 import {
   doubted,
@@ -33,7 +35,7 @@ import type { Growth, Pricer, Pricing, Quote } from "./price.ts";
 import { readRequestBody, type RequestBody } from "./request-body.ts";
 import { unchangedAnswer, withhold, type Forwarded, type Verdict } from "./response.ts";
 import type { StreamMarks } from "./stream-marks.ts";
-import { foreignTask, noSuchTask, taskMadeBy, type ClaimTask } from "./task-ownership.ts";
+import { foreignTask, noSuchTask, showsForeignTask, taskMadeBy, type ClaimTask } from "./task-ownership.ts";
 import {
   additionsTo,
   fittedRequest,
@@ -46,13 +48,13 @@ import {
 
 /** The steps of a request that is priced and metered, in addition to those of every request. */
 export interface RequestSteps extends PipelineSteps, WriteSteps {
+  readonly ledger: Charging;
   readonly pricer: Pricer;
-  readonly hold: PlaceHold;
-  /** Makes the hold of a stream grow that states no maximum. */
-  readonly grow: (params: GrowParams) => GrowingHold;
+  readonly tokens: TokenCounter;
+  /** Returns the name under which a user knows a budget's scope. */
+  readonly scopeName: (shortage: Shortage) => Promise<string>;
   /** Binds a task that the answer of an unknown path made. */
   readonly claimTask: ClaimTask;
-  readonly meter: Meter;
   readonly streamMarks: StreamMarks;
   /** What is done with a request of fields that Farebox does not know. */
   readonly unknownFields: "hold" | "refuse";
@@ -167,7 +169,7 @@ async function cover(
     );
     if (overLimit !== null) return { ok: false, refusal: overLimit };
   }
-  const holding = await steps.hold({
+  const holding = await placeHold(steps, {
     id: exchange.id,
     kind: mayMakeTask(endpoint, exchange) ? "task" : "request",
     route: endpoint.route,
@@ -305,7 +307,7 @@ function growingHold(steps: RequestSteps, { quote, held, who, body }: MeteredReq
   const isMarked = request.isHeldWhole === true;
   const growth = held.growth ?? (isStated || isMarked ? growthBeyond(quote, held) : null);
   if (growth === null || hold === null || model === undefined) return undefined;
-  return steps.grow({
+  return new GrowingHold(steps, {
     id,
     hold,
     growth,
@@ -337,7 +339,7 @@ function inspect(
   if (plain === undefined) return null;
   const mayRetry = covered.additions.usage && steps.streamUsage === "auto" && !exchange.clientGone;
   if (mayRetry && refusesStreamUsage(status, plain)) return { ending: { kind: "usageRefused", status }, show: null };
-  const foreign = steps.showsForeignTask(plain, { requestId: exchange.id, key: covered.who.caller.key });
+  const foreign = showsForeignTask(steps, plain, { requestId: exchange.id, key: covered.who.caller.key });
   const mayBind = status < 300 && mayMakeTask(endpoint, exchange);
   if (foreign === false && !mayBind) return null;
   return Promise.resolve(foreign).then((isForeign) => {
@@ -392,7 +394,7 @@ async function meterAndSettle(
   let outcome: Outcome;
   try {
     const inFlightTokens = growing?.inFlightTokens ?? 0;
-    outcome = await steps.meter(ending, { model: quote.model, body, request: quote.request, inFlightTokens });
+    outcome = await meterResponse(steps, ending, { model: quote.model, body, request: quote.request, inFlightTokens });
   } catch (error) {
     steps.log.error({ request_id: held.id, err: error }, "an answer could not be metered; its hold is posted");
     outcome = { kind: "unknown", reason: "not_metered" };

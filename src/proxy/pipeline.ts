@@ -5,7 +5,7 @@ import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 import type { Exchange } from "../ports/exchange.ts";
-import type { ChargeEnd } from "../ports/ledger.ts";
+import type { ChargeEnd, Charging } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import { readRetry } from "../wire/retries.ts";
 import { readPinnedTags } from "../wire/tags.ts";
@@ -16,8 +16,8 @@ import type { GatewayHeaders } from "./gateway-headers.ts";
 import { notForwarded, refuse, withKey, type Handler, type Summary } from "./handler.ts";
 import { withSlot, type Limiter, type Slot } from "./limits.ts";
 import type { Forwarded, ResponseEnding, UsageRefused } from "./response.ts";
-import type { Settle, SettleParams } from "./settle.ts";
-import type { ShowsForeignTask } from "./task-ownership.ts";
+import { settleCharge, type SettleDeps, type SettleParams } from "./settle.ts";
+import type { TaskOwner } from "./task-ownership.ts";
 
 /** Steps that every request with a charge takes. */
 export interface PipelineSteps {
@@ -26,8 +26,8 @@ export interface PipelineSteps {
   readonly balanceGuard: BalanceGuard;
   readonly gatewayHeaders: GatewayHeaders;
   readonly forwarder: Forwarder;
-  readonly showsForeignTask: ShowsForeignTask;
-  readonly settle: Settle;
+  readonly ledger: Charging;
+  readonly taskOwner: TaskOwner;
   readonly clock: Clock;
   readonly events: Events;
   readonly log: Log;
@@ -211,13 +211,13 @@ async function admit<Body extends { release(): void }, Request, Quote extends Pr
 
 /** Ends the hold, and replaces the reserved tokens by those that were used. */
 export function settle(
-  steps: Pick<PipelineSteps, "settle">,
+  steps: SettleDeps,
   { slot, held, quote, who }: Omit<Covered, "stream">,
   outcome: Outcome,
   end: ChargeEnd,
 ): Promise<void> {
   if (slot.countsTokens) slot.settleTokens(tokensUsed(outcome));
-  return steps.settle({ held, quote, who, outcome, end });
+  return settleCharge(steps, { held, quote, who, outcome, end });
 }
 
 export function doubted(outcome: Outcome, doubts: readonly Doubt[]): Outcome {

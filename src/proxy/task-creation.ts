@@ -27,8 +27,8 @@ import {
   type Tagged,
 } from "./pipeline.ts";
 import { unchangedAnswer, withhold, type Shown, type Verdict } from "./response.ts";
-import { bindTask, foreignTask, noSuchTask } from "./task-ownership.ts";
-import type { TaskPricing, TaskQuote } from "./task-price.ts";
+import { bindTask, foreignTask, noSuchTask, showsForeignTask } from "./task-ownership.ts";
+import { priceTask, type TaskPricing, type TaskQuote } from "./task-price.ts";
 import { taskPath, type TaskSteps } from "./tasks.ts";
 import { taskAnswerBytesMax } from "./whole-calls.ts";
 
@@ -131,7 +131,7 @@ function price(
   { request, mentioned }: Asked,
   at: number,
 ): { readonly ok: true; readonly quote: Quote } | Refused {
-  const pricing: TaskPricing = path.isFree ? freeOf(request, at) : steps.price(request, at);
+  const pricing: TaskPricing = path.isFree ? freeOf(request, at) : priceTask(steps, request, at);
   if (!pricing.ok) return pricing;
   const { quote } = pricing;
   const forbidden = quote.models.find(({ name, id }) => !mayUseModel(who, name, id));
@@ -250,7 +250,8 @@ async function inspect(
   const record = status < 300 && plain !== undefined ? readTaskRecord(plain) : undefined;
   const created = record !== undefined && record.taskId !== null ? { ...record, taskId: record.taskId } : undefined;
   const isForeign =
-    plain !== undefined && (await steps.showsForeignTask(plain, { requestId: exchange.id, key, own: created?.taskId }));
+    plain !== undefined &&
+    (await showsForeignTask(steps, plain, { requestId: exchange.id, key, own: created?.taskId }));
   if (plain !== undefined && created !== undefined)
     return isForeign ? withholdForeign(exchange) : bindCreated(steps, exchange, covered, begun(created), plain);
   const outcome = withoutTask(status, plain, covered.quote.model?.billsServerErrors ?? false);

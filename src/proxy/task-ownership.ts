@@ -14,9 +14,6 @@ export const foreignTask = "task_of_another_key";
 /** Returns the id of the key that made a task; undefined for a task that the ledger does not know. */
 export type TaskOwner = (taskId: string) => Promise<string | undefined>;
 
-/** Whether the gateway's answer to a caller shows a task of another key, and must not be passed on. */
-export type ShowsForeignTask = (answer: Buffer, to: AnsweredCaller) => boolean | Promise<boolean>;
-
 interface AnsweredCaller {
   readonly requestId: string;
   readonly key: string;
@@ -24,38 +21,41 @@ interface AnsweredCaller {
   readonly own?: string | undefined;
 }
 
-/** A task that cannot be looked up counts as foreign. */
-export function createForeignTaskCheck({
-  taskOwner,
-  log,
-}: {
+interface OwnerDeps {
   readonly taskOwner: TaskOwner;
   readonly log: Log;
-}): ShowsForeignTask {
-  const anyForeign = async (named: ReadonlySet<string>, { requestId, key, own }: AnsweredCaller) => {
-    try {
-      for (const taskId of named) {
-        const owner = taskId === own ? key : await taskOwner(taskId);
-        if (owner === undefined || owner === key) continue;
-        log.warn(
-          { request_id: requestId, task_id: taskId },
-          "the gateway answered with a task of another key; the answer is not shown",
-        );
-        return true;
-      }
-      return false;
-    } catch (error) {
-      log.error(
-        { request_id: requestId, err: error },
-        "the owner of a task could not be looked up; the answer is not shown",
+}
+
+/** Reports whether the gateway's answer to a caller shows a task of another key, and must not be passed on. */
+export function showsForeignTask(deps: OwnerDeps, answer: Buffer, to: AnsweredCaller): boolean | Promise<boolean> {
+  const named = tasksNamed(answer);
+  return named.size > 0 && anyForeign(deps, named, to);
+}
+
+/** A task whose owner cannot be read counts as foreign. */
+async function anyForeign(
+  { taskOwner, log }: OwnerDeps,
+  named: ReadonlySet<string>,
+  { requestId, key, own }: AnsweredCaller,
+): Promise<boolean> {
+  try {
+    for (const taskId of named) {
+      const owner = taskId === own ? key : await taskOwner(taskId);
+      if (owner === undefined || owner === key) continue;
+      log.warn(
+        { request_id: requestId, task_id: taskId },
+        "the gateway answered with a task of another key; the answer is not shown",
       );
       return true;
     }
-  };
-  return (answer, to) => {
-    const named = tasksNamed(answer);
-    return named.size > 0 && anyForeign(named, to);
-  };
+    return false;
+  } catch (error) {
+    log.error(
+      { request_id: requestId, err: error },
+      "the owner of a task could not be looked up; the answer is not shown",
+    );
+    return true;
+  }
 }
 
 /** A task that the answer of a passed path names, with the charge of its request. */

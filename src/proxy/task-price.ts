@@ -26,33 +26,37 @@ export type TaskPricing =
   | { readonly ok: true; readonly quote: TaskQuote }
   | { readonly ok: false; readonly refusal: Refusal };
 
-export type PriceTask = (request: TaskRequest, at: number) => TaskPricing;
-
-/** The step that prices a task before it is made. */
-export function createTaskPricer(deps: {
+export interface TaskPriceDeps {
   readonly catalogue: () => Catalogue;
   readonly unpriced: "record" | "refuse";
-}): PriceTask {
-  const quoteFor = (request: TaskRequest, named: Pick<TaskRequest, "model" | "taskType">, at: number): TaskQuote => {
-    const model = deps.catalogue().findTask(named.model, named.taskType, at);
-    const models = [{ name: named.model, id: model?.id ?? named.model }];
-    const price = model?.price?.version.task;
-    if (model === undefined || price === undefined)
-      return { request, at, model, models, hold: null, bounded: false, quantity: null };
-    const { quantity, most } = quantityOf(request, model.quantity);
-    const bound = most ?? quantity;
-    const amounts =
-      bound === null ? null : taskAmounts({ consumption: null, unitsPerUsd: null, quantity: bound }, price);
-    return { request, at, model, models, hold: amounts?.charged ?? null, bounded: amounts !== null, quantity };
-  };
-  return (request, at) => {
-    const quotes = [request, ...request.others].map((named) => quoteFor(request, named, at));
-    const quote = { ...quotes.reduce(moreExpensive), models: quotes.flatMap(({ models }) => models) };
-    const isPriced = quote.model?.price?.version.task !== undefined;
-    if (!isPriced && deps.unpriced === "refuse")
-      return { ok: false, refusal: { code: "model_not_priced", model: request.model, underBudget: false } };
-    return { ok: true, quote };
-  };
+}
+
+/** Prices a task before it is made: by the most expensive of the models that may make it. */
+export function priceTask({ catalogue, unpriced }: TaskPriceDeps, request: TaskRequest, at: number): TaskPricing {
+  const inForce = catalogue();
+  const quotes = [request, ...request.others].map((named) => quoteFor(inForce, request, named, at));
+  const quote = { ...quotes.reduce(moreExpensive), models: quotes.flatMap(({ models }) => models) };
+  const isPriced = quote.model?.price?.version.task !== undefined;
+  if (!isPriced && unpriced === "refuse")
+    return { ok: false, refusal: { code: "model_not_priced", model: request.model, underBudget: false } };
+  return { ok: true, quote };
+}
+
+function quoteFor(
+  catalogue: Catalogue,
+  request: TaskRequest,
+  named: Pick<TaskRequest, "model" | "taskType">,
+  at: number,
+): TaskQuote {
+  const model = catalogue.findTask(named.model, named.taskType, at);
+  const models = [{ name: named.model, id: model?.id ?? named.model }];
+  const price = model?.price?.version.task;
+  if (model === undefined || price === undefined)
+    return { request, at, model, models, hold: null, bounded: false, quantity: null };
+  const { quantity, most } = quantityOf(request, model.quantity);
+  const bound = most ?? quantity;
+  const amounts = bound === null ? null : taskAmounts({ consumption: null, unitsPerUsd: null, quantity: bound }, price);
+  return { request, at, model, models, hold: amounts?.charged ?? null, bounded: amounts !== null, quantity };
 }
 
 /** What has no price, or nothing that bounds it, is more expensive than anything. */

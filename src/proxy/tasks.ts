@@ -2,7 +2,6 @@ import type { Shortage } from "../core/budget.ts";
 import type { Refusal } from "../core/refusals.ts";
 import { finalStatusOf, type Task, type TaskRecord } from "../core/tasks.ts";
 import type { Exchange } from "../ports/exchange.ts";
-import type { Charging } from "../ports/ledger.ts";
 import type { TaskStore } from "../ports/task-store.ts";
 import { withOwnRecordsOnly } from "../wire/own-records.ts";
 import { isTaskId, readTaskRecord, tasksMentioned, tasksNamed } from "../wire/task.ts";
@@ -11,8 +10,8 @@ import { notForwarded, refuse, withKey, type Handler } from "./handler.ts";
 import type { Mask } from "./mask.ts";
 import type { PipelineSteps } from "./pipeline.ts";
 import type { AdmitTask } from "./task-ceilings.ts";
-import { noSuchTask } from "./task-ownership.ts";
-import type { PriceTask } from "./task-price.ts";
+import { noSuchTask, showsForeignTask } from "./task-ownership.ts";
+import type { TaskPriceDeps } from "./task-price.ts";
 import type { TaskTracker } from "./task-settlement.ts";
 import type { TaskWebhooks } from "./task-webhooks.ts";
 import { passWhole, type WholeCalls } from "./whole-calls.ts";
@@ -21,9 +20,7 @@ import { passWhole, type WholeCalls } from "./whole-calls.ts";
 export const taskPath = "/api/v1/task";
 
 /** The steps of tasks, in addition to those of every request. */
-export interface TaskSteps extends PipelineSteps {
-  readonly price: PriceTask;
-  readonly ledger: Charging;
+export interface TaskSteps extends PipelineSteps, TaskPriceDeps {
   /** The name under which a user knows a budget's scope. */
   readonly scopeName: (shortage: Shortage) => Promise<string>;
   readonly calls: WholeCalls;
@@ -139,7 +136,7 @@ async function passAnswer(
     if (!exchange.clientGone) exchange.refuse(failedCall(sent.failure, sent.sent).refusal);
     return undefined;
   }
-  if (sent.text !== undefined && (await steps.showsForeignTask(sent.text, { requestId: exchange.id, key }))) {
+  if (sent.text !== undefined && (await showsForeignTask(steps, sent.text, { requestId: exchange.id, key }))) {
     if (!exchange.clientGone) exchange.refuse(noSuchTask);
     return undefined;
   }
@@ -170,7 +167,7 @@ export function listTasks(steps: TaskSteps): Handler {
     if (
       sent.head.status >= 300 &&
       text !== undefined &&
-      !(await steps.showsForeignTask(text, { requestId: exchange.id, key }))
+      !(await showsForeignTask(steps, text, { requestId: exchange.id, key }))
     ) {
       passWhole(exchange, sent, steps.mask);
       return notForwarded;

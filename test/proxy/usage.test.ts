@@ -4,7 +4,7 @@ import { loadCatalogue } from "../../src/catalogue/load.ts";
 import { formatUsd, noMoney } from "../../src/core/money.ts";
 import { settlementFor } from "../../src/core/settlement.ts";
 import type { Catalogue } from "../../src/ports/catalogue.ts";
-import { createMeter } from "../../src/proxy/meter.ts";
+import { meterResponse } from "../../src/proxy/meter.ts";
 import { systemClock } from "../../src/time/clock.ts";
 import { createTokenCounter } from "../../src/tokens/token-counter.ts";
 import { readChatRequest } from "../../src/wire/chat-request.ts";
@@ -282,14 +282,13 @@ describe("output that is produced unseen", () => {
     const model = catalogue.find(name, clock.now());
     const price = model?.price?.version ?? null;
     await using tokens = createTokenCounter();
-    const meter = createMeter({ tokens, clock });
     const body = bytesOf({ model: name, n: choices, messages: [{ role: "user", content: "hello" }] });
     const read = readChatRequest(body);
     if (!read.ok) throw new Error("the request is sound");
     const ending = { kind: "cut", usage: undefined, texts: ["Hello"], reason: "gateway_reset", ranMs } as const;
     return settlementFor(
       { hold: null, price },
-      await meter(ending, { model, body, request: read.request, inFlightTokens: 0 }),
+      await meterResponse({ tokens, clock }, ending, { model, body, request: read.request, inFlightTokens: 0 }),
     );
   }
 

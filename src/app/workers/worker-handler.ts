@@ -7,6 +7,7 @@ import type { Log } from "../../ports/log.ts";
 import type { TaskOwner } from "../../proxy/task-ownership.ts";
 import type { Slot } from "../../proxy/limits.ts";
 import type { RequestSteps } from "../../proxy/metered-request.ts";
+import type { SettleParams } from "../../proxy/settle.ts";
 import { voidCommand, type HoldCommand, type Outcome } from "../../store/commands.ts";
 import type { QueuedStore } from "../../store/store.ts";
 import type { Work } from "../work.ts";
@@ -25,7 +26,8 @@ import type {
 export interface WorkerHandlerDeps {
   readonly store: Pick<QueuedStore, "commands" | "keys" | "teams" | "sessions">;
   readonly isLedgerWritable: () => Promise<boolean>;
-  readonly shared: Pick<RequestSteps, "limiter" | "balanceGuard" | "settle" | "claimTask"> & {
+  readonly shared: Pick<RequestSteps, "limiter" | "balanceGuard" | "claimTask"> & {
+    settle(params: SettleParams): Promise<void>;
     readonly taskOwner: TaskOwner;
   };
   readonly events: Events;

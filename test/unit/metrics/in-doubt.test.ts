@@ -3,7 +3,7 @@ import { usd, type PicoUsd } from "../../../src/core/money.ts";
 import type { Outcome } from "../../../src/core/settlement.ts";
 import { countTasks } from "../../../src/core/task-ceilings.ts";
 import { createMetrics } from "../../../src/metrics/metrics.ts";
-import { createSettler } from "../../../src/proxy/settle.ts";
+import { settleCharge } from "../../../src/proxy/settle.ts";
 import { systemClock } from "../../../src/time/clock.ts";
 import { heardLog } from "../../support/heard-log.ts";
 import { endAt, holdOf, memoryStore, noon, price, tokens } from "../../support/ledger-fixtures.ts";
@@ -28,11 +28,11 @@ it("a settlement counts what is in doubt, and names its doubts in the line of on
   });
   metrics.showLedger(async () => figures);
   const log = heardLog();
-  const settle = createSettler({ ledger, events: metrics.events, log });
+  const deps = { ledger, events: metrics.events, log };
   const end = async (id: string, outcome: Outcome, hold = usd("1")) => {
     await ledger.hold(holdOf(id, hold));
     const held = { id, route: "chat", hold, price };
-    await settle({
+    await settleCharge(deps, {
       held,
       quote: { model: undefined },
       who: { key: null, team: null, caller: { key: "", team: null } },

@@ -6,7 +6,7 @@ import { settlementFor, type Posted } from "../../../src/core/settlement.ts";
 import type { Catalogue } from "../../../src/ports/catalogue.ts";
 import type { TokenCounter } from "../../../src/ports/token-counter.ts";
 import { writtenIn, type Ending } from "../../../src/proxy/response.ts";
-import { createMeter } from "../../../src/proxy/meter.ts";
+import { meterResponse } from "../../../src/proxy/meter.ts";
 import { systemClock } from "../../../src/time/clock.ts";
 import { createTokenCounter } from "../../../src/tokens/token-counter.ts";
 import type { Endpoint } from "../../../src/wire/endpoint.ts";
@@ -38,7 +38,7 @@ async function posted(
   const read = endpoint.readRequest(bytes);
   if (!read.ok) throw new Error("the request is sound");
   const model = catalogue.find(name, clock.now());
-  const outcome = await createMeter({ tokens: counter, clock })(ending, {
+  const outcome = await meterResponse({ tokens: counter, clock }, ending, {
     model,
     body: bytes,
     request: read.request,

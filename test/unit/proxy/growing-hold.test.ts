@@ -4,7 +4,7 @@ import type { PicoUsd } from "../../../src/core/money.ts";
 import type { Permille } from "../../../src/core/tokens.ts";
 import type { CatalogueModel } from "../../../src/ports/catalogue.ts";
 import type { Charging, ExtendResult } from "../../../src/ports/ledger.ts";
-import { createGrower, pauseMsMax, type GrowingHold } from "../../../src/proxy/growing-hold.ts";
+import { GrowingHold, pauseMsMax, type GrowDeps } from "../../../src/proxy/growing-hold.ts";
 import type { Growth, Pricer, Reservation } from "../../../src/proxy/price.ts";
 import { heardLog } from "../../support/heard-log.ts";
 import { manualClock } from "../../support/manual-clock.ts";
@@ -85,7 +85,7 @@ function streaming(setting: Setting = {}) {
     growth,
     beyond: null,
   };
-  const hold: GrowingHold = createGrower({
+  const deps: GrowDeps = {
     ledger: only<Charging>({
       extend(id, amount, atLeast) {
         expect(id).toBe("c1");
@@ -104,8 +104,9 @@ function streaming(setting: Setting = {}) {
     clock,
     log,
     scopeName: async ({ window }) => `scope of ${window.budget.id}`,
-    onRefusal: (refusal) => heard.push(refusal),
-  })({
+    events: { refused: (refusal) => void heard.push(refusal) },
+  };
+  const hold = new GrowingHold(deps, {
     id: "c1",
     hold: setting.hold ?? costAt(64),
     growth: setting.growth ?? growth,

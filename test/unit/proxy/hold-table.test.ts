@@ -3,7 +3,7 @@ import type { Shortage } from "../../../src/core/budget.ts";
 import { usd, type PicoUsd } from "../../../src/core/money.ts";
 import type { Refusal } from "../../../src/core/refusals.ts";
 import type { Charging, HoldRequest, HoldResult } from "../../../src/ports/ledger.ts";
-import { createHolder, holdRefusal } from "../../../src/proxy/hold.ts";
+import { holdRefusal, placeHold } from "../../../src/proxy/hold.ts";
 import type { Growth, Pricer, Quote, Reservation } from "../../../src/proxy/price.ts";
 import { sendBeforeFile, unnamedModel } from "../../../src/wire/form.ts";
 import { catalogueOf, model, noon, request, someone } from "./examples.ts";
@@ -62,7 +62,7 @@ async function placed(asked: Quote, answers: readonly HoldResult[], tighter?: Re
     rooms.push(room);
     return tighter && { ...tighter, promptTokens: 10 };
   };
-  const place = createHolder({
+  const deps = {
     ledger: only<Charging>({
       async hold(order) {
         held.push(order);
@@ -72,9 +72,9 @@ async function placed(asked: Quote, answers: readonly HoldResult[], tighter?: Re
       },
     }),
     pricer: { tighten } as Pricer,
-    scopeName: async ({ window }) => `scope of ${window.budget.id}`,
-  });
-  const holding = await place({
+    scopeName: async ({ window }: Shortage) => `scope of ${window.budget.id}`,
+  };
+  const holding = await placeHold(deps, {
     id: "c1",
     kind: "request",
     route: "/v1/chat/completions",

@@ -3,7 +3,7 @@ import { loadCatalogue } from "../../../src/catalogue/load.ts";
 import { shippedPrices } from "../../../src/app/package.ts";
 import { usd } from "../../../src/core/money.ts";
 import type { HoldResult, Ledger } from "../../../src/ports/ledger.ts";
-import { createHolder } from "../../../src/proxy/hold.ts";
+import { placeHold } from "../../../src/proxy/hold.ts";
 import { createPricer } from "../../../src/proxy/price.ts";
 import { systemClock } from "../../../src/time/clock.ts";
 import { readChatRequest } from "../../../src/wire/chat-request.ts";
@@ -42,7 +42,7 @@ async function countsWhere(sums: {
     if (spent + held + needed <= limit) return { ok: true, room: null };
     return { ok: false, reason: "no_room", shortage: { window, needed, exhausted: spent + needed > limit } };
   };
-  const place = createHolder({ ledger: { hold } as unknown as Ledger, pricer, scopeName: async () => "all" });
+  const deps = { ledger: { hold } as unknown as Ledger, pricer, scopeName: async () => "all" };
   const body = Buffer.from(
     JSON.stringify({ model: "gpt-4o", max_tokens: 1000, messages: [{ role: "user", content: "a ".repeat(10_000) }] }),
   );
@@ -51,7 +51,7 @@ async function countsWhere(sums: {
   const pricing = pricer.quote(read.request, clock.now());
   if (!pricing.ok) throw new Error("the model has a price");
   const who = { key: null, team: null, caller: { key: "", team: null } };
-  const holding = await place({
+  const holding = await placeHold(deps, {
     id: "1",
     kind: "request",
     route: "/v1/chat/completions",

@@ -1,7 +1,8 @@
 import { expect, it } from "vitest";
 import { meteredRequest, type RequestSteps } from "../../../src/proxy/metered-request.ts";
 import { createLimiter } from "../../../src/proxy/process-limiter.ts";
-import type { SettleParams } from "../../../src/proxy/settle.ts";
+import type { Posting } from "../../../src/ports/ledger.ts";
+import { silentLog } from "../../../src/log/log.ts";
 import type { Exchange } from "../../../src/ports/exchange.ts";
 import { chatCompletions } from "../../../src/wire/endpoints/chat-completions.ts";
 import { readChatRequest } from "../../../src/wire/chat-request.ts";
@@ -10,7 +11,7 @@ it("settles the hold of a request that fails inside Farebox: it does not wait fo
   const body = Buffer.from('{"model":"m","messages":[{"role":"user","content":"hi"}]}');
   const read = readChatRequest(body);
   if (!read.ok) throw new Error("the request is sound");
-  const settled: SettleParams[] = [];
+  const posted: Posting[] = [];
   let released = 0;
   const quote = {
     request: read.request,
@@ -26,12 +27,18 @@ it("settles the hold of a request that fails inside Farebox: it does not wait fo
     limiter: createLimiter({ clock: { now: () => 0, monotonic: () => 0, after: () => ({ cancel: () => undefined }) } }),
     balanceGuard: async () => null,
     pricer: { quote: () => ({ ok: true, quote }) },
-    hold: async () => ({ ok: true, held: { id: "1", hold: null, growth: null, price: null, room: null } }),
     gatewayHeaders: () => ({}),
     forwarder: { forward: () => Promise.reject(new Error("a bug")) },
-    settle: async (order: SettleParams) => void settled.push(order),
+    ledger: {
+      hold: async () => ({ ok: true, room: null }),
+      post: async (_id: string, posting: Posting) => {
+        posted.push(posting);
+        return { ok: true, first: true, state: "posted", cost: null, overage: 0n };
+      },
+    },
     clock: { now: () => 0, monotonic: () => 0 },
-    events: { admitted: () => undefined },
+    events: { admitted: () => undefined, posted: () => undefined },
+    log: silentLog,
     streamUsage: "pass",
     background: (work: Promise<void>) => void work.catch(() => undefined),
   } as unknown as RequestSteps;
@@ -46,6 +53,6 @@ it("settles the hold of a request that fails inside Farebox: it does not wait fo
     readBody: async () => ({ ok: true, bytes: body, release: () => released++ }),
   } as unknown as Exchange;
   await expect(meteredRequest(steps, chatCompletions)(exchange)).rejects.toThrow("a bug");
-  expect(settled.map(({ outcome }) => outcome)).toEqual([{ kind: "unknown", reason: "internal_error" }]);
+  expect(posted).toMatchObject([{ source: "assumed", reason: "internal_error" }]);
   expect(released).toBe(1);
 });

@@ -4,7 +4,7 @@ import { noTokens, unchanged, type Permille } from "../../../src/core/tokens.ts"
 import type { Usage } from "../../../src/core/usage.ts";
 import type { TokenCounter } from "../../../src/ports/token-counter.ts";
 import type { Ending } from "../../../src/proxy/response.ts";
-import { createMeter, type Metered } from "../../../src/proxy/meter.ts";
+import { meterResponse, type Metered } from "../../../src/proxy/meter.ts";
 import { manualClock, type ManualClock } from "../../support/manual-clock.ts";
 import { characterCounter, flat, model, pinned, request, version } from "./examples.ts";
 import { noChat } from "../../../src/wire/prompt-text.ts";
@@ -21,7 +21,7 @@ const of = (changes: Partial<Metered> = {}): Metered => ({
   ...changes,
 });
 const meter = (ending: Ending, metered: Metered = of(), tokens = characterCounter()): Promise<Outcome> =>
-  createMeter({ tokens, clock })(ending, metered);
+  meterResponse({ tokens, clock }, ending, metered);
 
 type Whole = Extract<Ending, { kind: "whole" }>;
 const whole = (changes: Partial<Whole> = {}): Whole => ({
@@ -314,7 +314,7 @@ describe.each<[string, (changes?: Partial<Whole>) => Ending, object]>([
 
   it.each([1, 5])("is counted once the counter is free, after %i tries", async (busy) => {
     const time = manualClock();
-    const outcome = createMeter({ tokens: characterCounter(busy), clock: time })(ended(), of());
+    const outcome = meterResponse({ tokens: characterCounter(busy), clock: time }, ended(), of());
     await waitOut(time, pauses.slice(0, busy));
     expect(await outcome).toEqual(plain);
   });
@@ -324,7 +324,7 @@ describe.each<[string, (changes?: Partial<Whole>) => Ending, object]>([
     const free = characterCounter();
     const busy = async () => ({ ok: false, reason: "busy" }) as const;
     const tokens = part === "prompt" ? { ...free, countTexts: busy } : { ...free, countText: busy };
-    const outcome = createMeter({ tokens, clock: time })(ended(), of());
+    const outcome = meterResponse({ tokens, clock: time }, ended(), of());
     await waitOut(time, pauses);
     expect(await outcome).toEqual({ kind: "unknown", reason: "not_counted", doubts: [] });
   });
@@ -338,7 +338,7 @@ it("an answer is not counted where one of its texts is not, whatever comes after
     countText: async (text, ...more) =>
       text === "busy" ? { ok: false, reason: "busy" } : free.countText(text, ...more),
   };
-  const outcome = createMeter({ tokens, clock: time })(whole({ texts: ["busy", "abc"] }), of());
+  const outcome = meterResponse({ tokens, clock: time }, whole({ texts: ["busy", "abc"] }), of());
   for (const pause of [50, 200, 1000, 5000, 20_000]) {
     while (time.waiting === 0) await new Promise(setImmediate);
     time.advance(pause);

@@ -5,7 +5,7 @@ import type { Outcome } from "../../../src/core/settlement.ts";
 import { noTokens, unchanged } from "../../../src/core/tokens.ts";
 import type { ChargePosted, Events } from "../../../src/ports/events.ts";
 import type { Charging, SettleResult } from "../../../src/ports/ledger.ts";
-import { createSettler, type SettleParams } from "../../../src/proxy/settle.ts";
+import { settleCharge, type SettleParams } from "../../../src/proxy/settle.ts";
 import { memoryStore } from "../../support/ledger-fixtures.ts";
 import { heardLog, type HeardLine } from "../../support/heard-log.ts";
 import { only } from "../../support/only.ts";
@@ -23,13 +23,13 @@ function settling(methods: Partial<Charging>) {
   const ledger = only<Charging>(methods);
   const posted: ChargePosted[] = [];
   const log = heardLog();
-  const settle = createSettler({
+  const deps = {
     ledger,
     events: { posted: (event: ChargePosted) => posted.push(event) } as unknown as Events,
     log,
-  });
+  };
   const order = (outcome: Outcome, more: Partial<SettleParams> = {}): Promise<void> =>
-    settle({
+    settleCharge(deps, {
       held: { id: "c1", route: "/v1/chat/completions", hold, price: price.version },
       quote: { model: model({ group: "general" }) },
       who: someone,
