@@ -11,7 +11,10 @@ export interface Statement {
   readonly values: readonly Value[];
   /** Its rows are handed over some at a time: each time that this very statement is asked, the next of them; none at the end. */
   readonly inParts?: true;
-  /** Of a small table: prepared once on each connection, and its whole numbers come back as numbers. */
+  /**
+   * Of a small table: prepared once on each connection, and its whole numbers come back as numbers. It names its columns, so
+   * that it stays valid on PostgreSQL when a later release adds some.
+   */
   readonly isSmall?: boolean;
   /** Its rows stay locked until the transaction ends. SQLite locks nothing for it: its writer is alone. */
   readonly lock?: "update" | "share";

@@ -1,6 +1,9 @@
 import type { BudgetStep, Reading, Statement } from "../reading/reading.ts";
 import type { Connection, Statement as Prepared } from "./connection.ts";
 
+type Parts = Map<Statement, Iterator<unknown>>;
+const noRows: unknown[] = [];
+
 /** Rows of a statement in parts that are handed over at once. */
 const partRows = 500;
 
@@ -15,19 +18,20 @@ export function answerEach<T>(
   reading: Reading<T>,
   budgets: (step: BudgetStep) => void = onlyWriter,
 ): T {
-  const parts = new Map<Statement, Iterator<unknown>>();
+  let parts: Parts | undefined;
   try {
-    let step = reading.next([]);
+    let step = reading.next(noRows);
     while (step.done !== true) {
       const asked = step.value;
+      let rows: unknown[] = noRows;
       if ("budgets" in asked) budgets(asked);
-      step = reading.next(
-        "budgets" in asked ? [] : asked.inParts === true ? nextPart(db, parts, asked) : allRows(db, asked),
-      );
+      else if (asked.inParts === true) rows = nextPart(db, (parts ??= new Map()), asked);
+      else rows = allRows(db, asked);
+      step = reading.next(rows);
     }
     return step.value;
   } finally {
-    for (const rows of parts.values()) rows.return?.();
+    for (const rows of parts?.values() ?? []) rows.return?.();
   }
 }
 
@@ -36,29 +40,32 @@ function onlyWriter(): never {
 }
 
 function allRows(db: Connection, { sql, values, isSmall = false }: Statement): unknown[] {
-  const statement = prepared(db, sql);
-  if (statement.reader) return statement.safeIntegers(!isSmall).all(...values);
+  const statement = prepared(db, sql, isSmall);
+  if (statement.reader) return statement.all(...values);
   statement.run(...values);
-  return [];
+  return noRows;
 }
 
-/** Statements that a connection keeps prepared. */
+/** Statements of each kind that a connection keeps prepared at most. */
 const preparedMax = 500;
-const kept = new WeakMap<Connection, Map<string, Prepared>>();
+type Kept = Map<string, Prepared>;
+const kept = new WeakMap<Connection, { readonly small: Kept; readonly large: Kept }>();
 
-function prepared(db: Connection, sql: string): Prepared {
-  let statements = kept.get(db);
-  if (statements === undefined) kept.set(db, (statements = new Map()));
+function prepared(db: Connection, sql: string, isSmall: boolean): Prepared {
+  let both = kept.get(db);
+  if (both === undefined) kept.set(db, (both = { small: new Map(), large: new Map() }));
+  const statements = isSmall ? both.small : both.large;
   let statement = statements.get(sql);
   if (statement === undefined) {
     statement = db.prepare(sql);
+    if (!isSmall && statement.reader) statement.safeIntegers();
     if (statements.size >= preparedMax) statements.clear();
     statements.set(sql, statement);
   }
   return statement;
 }
 
-function nextPart(db: Connection, parts: Map<Statement, Iterator<unknown>>, asked: Statement): unknown[] {
+function nextPart(db: Connection, parts: Parts, asked: Statement): unknown[] {
   let rows = parts.get(asked);
   if (rows === undefined) {
     rows = db

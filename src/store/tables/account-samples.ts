@@ -14,6 +14,8 @@ interface SampleRow {
   readonly ledger_after: string;
 }
 
+const select = "select asked_at, answered_at, account, figures, ledger_before, ledger_after from account_samples";
+
 function sampleOf(row: SampleRow): AccountSample {
   return {
     askedAt: row.asked_at,
@@ -51,11 +53,11 @@ function totalsOf(text: string): LedgerTotals {
 export const samples: Table<AccountSamples, "add" | "remove"> = {
   queries: {
     *list(since, until) {
-      const sql = "select * from account_samples where asked_at >= ? and asked_at < ? order by asked_at";
+      const sql = `${select} where asked_at >= ? and asked_at < ? order by asked_at`;
       return (yield* all<SampleRow>(sql, since, until)).map(sampleOf);
     },
     *latest() {
-      const row = yield* one<SampleRow>("select * from account_samples order by asked_at desc limit 1");
+      const row = yield* one<SampleRow>(`${select} order by asked_at desc limit 1`);
       return row && sampleOf(row);
     },
   },

@@ -40,7 +40,7 @@ export function* recordAudit(entry: NewAuditEntry): Reading<void> {
 /** One page of entries, newest first. */
 export function* readAudit({ since, until, limit, after }: AuditQuery): Reading<AuditPage> {
   const rows = yield* all<AuditRow>(
-    "select * from audit_entries where id < ? and made_at >= ? and made_at < ? order by id desc limit ?",
+    "select id, made_at, made_by, action, object, facts_before, facts_after from audit_entries where id < ? and made_at >= ? and made_at < ? order by id desc limit ?",
     after ?? Number.MAX_SAFE_INTEGER,
     since ?? Number.MIN_SAFE_INTEGER,
     until ?? Number.MAX_SAFE_INTEGER,

@@ -5,7 +5,7 @@ import { changedKey, type Key, type KeyState } from "../../core/keys.ts";
 import type { KeyStore } from "../../ports/key-store.ts";
 import { write, type Reading } from "../reading/reading.ts";
 import { recordAudit } from "./audit.ts";
-import { limitColumns, limitsOf, type LimitColumns } from "./limits.ts";
+import { limitColumns, limitNames, limitsOf, type LimitColumns } from "./limits.ts";
 import { all, insert, locked, one, update, type Table } from "./table.ts";
 import { ensureTeam } from "./teams.ts";
 
@@ -21,6 +21,10 @@ interface KeyRow extends LimitColumns {
   readonly previous_digest: string | null;
   readonly previous_valid_until: number | null;
 }
+
+const select = `select id, name, team, digest, ${limitNames}, created_at, expires_at, revoked_at, rotated_at, previous_digest,
+  previous_valid_until from keys`;
+const selectById = `${select} where id = ?`;
 
 function keyOf(row: KeyRow): Key {
   const { id, name, team, digest, previous_digest: previous, previous_valid_until: validUntil } = row;
@@ -59,7 +63,7 @@ const stateConditions: Readonly<Record<KeyState, (at: number) => readonly [sql: 
 };
 
 export function* lockedKey(id: string): Reading<Key | undefined> {
-  const row = yield* locked<KeyRow>("update", "select * from keys where id = ?", id);
+  const row = yield* locked<KeyRow>("update", selectById, id);
   return row && keyOf(row);
 }
 
@@ -73,22 +77,22 @@ export function* keyNames({ scope }: Pick<Budget, "scope">): Reading<NameOfKey> 
 export const keys: Table<KeyStore, "create" | "update" | "revoke"> = {
   queries: {
     *findById(id) {
-      const row = yield* one<KeyRow>("select * from keys where id = ?", id);
+      const row = yield* one<KeyRow>(selectById, id);
       return row && keyOf(row);
     },
     *find(nameOrId) {
-      const sql = "select * from keys where id = ? or name = ? order by id = ? desc limit 1";
+      const sql = `${select} where id = ? or name = ? order by id = ? desc limit 1`;
       const row = yield* one<KeyRow>(sql, nameOrId, nameOrId, nameOrId);
       return row && keyOf(row);
     },
     *list() {
-      return (yield* all<KeyRow>("select * from keys order by seq")).map(keyOf);
+      return (yield* all<KeyRow>(`${select} order by seq`)).map(keyOf);
     },
     *page({ limit, after, state, at }) {
       const [isInState, ...instant] = state === undefined ? ["true"] : stateConditions[state](at);
       const isAfter = after === undefined ? "true" : "seq > (select seq from keys where id = ?)";
       const rows = yield* all<KeyRow>(
-        `select * from keys where ${isInState} and ${isAfter} order by seq limit ?`,
+        `${select} where ${isInState} and ${isAfter} order by seq limit ?`,
         ...instant,
         ...(after === undefined ? [] : [after]),
         limit + 1,

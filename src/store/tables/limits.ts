@@ -13,6 +13,8 @@ export interface LimitColumns extends Limits {
   readonly output_cap: number | null;
 }
 
+export const limitNames = "models, rpm, tpm, parallel, output_cap";
+
 export function limitsOf({ models, rpm, tpm, parallel, output_cap }: LimitColumns): Limited {
   return {
     models: models === null ? null : JSON.parse(models),

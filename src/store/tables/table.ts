@@ -21,7 +21,7 @@ export interface Table<Port, Write extends keyof Port> {
 
 /** The first row of a small table's statement; undefined for none. */
 export function* one<R>(sql: string, ...values: readonly Value[]): Reading<R | undefined> {
-  return (yield* rowsOf<R>({ sql, values, isSmall: true }))[0];
+  return ((yield { sql, values, isSmall: true }) as readonly R[])[0];
 }
 
 /** As `one`, with the row locked until the transaction ends. */

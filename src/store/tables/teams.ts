@@ -5,7 +5,7 @@ import { changedTeam, type Team } from "../../core/teams.ts";
 import type { TeamCreation, TeamStore } from "../../ports/team-store.ts";
 import { write, type Reading } from "../reading/reading.ts";
 import { recordAudit } from "./audit.ts";
-import { limitColumns, limitsOf, type LimitColumns } from "./limits.ts";
+import { limitColumns, limitNames, limitsOf, type LimitColumns } from "./limits.ts";
 import { all, insert, locked, one, update, type Table } from "./table.ts";
 
 interface TeamRow extends LimitColumns {
@@ -13,12 +13,15 @@ interface TeamRow extends LimitColumns {
   readonly created_at: number;
 }
 
+const select = `select name, ${limitNames}, created_at from teams`;
+const selectByName = `${select} where name = ?`;
+
 function teamOf(row: TeamRow): Team {
   return { name: row.name, ...limitsOf(row), createdAt: row.created_at };
 }
 
 function* lockedTeam(name: string): Reading<Team | undefined> {
-  const row = yield* locked<TeamRow>("update", "select * from teams where name = ?", name);
+  const row = yield* locked<TeamRow>("update", selectByName, name);
   return row && teamOf(row);
 }
 
@@ -42,11 +45,11 @@ export function* ensureTeam(name: string | null, { at, by }: Pick<NewAuditEntry,
 export const teams: Table<TeamStore, "create" | "update" | "remove"> = {
   queries: {
     *find(name) {
-      const row = yield* one<TeamRow>("select * from teams where name = ?", name);
+      const row = yield* one<TeamRow>(selectByName, name);
       return row && teamOf(row);
     },
     *list() {
-      return (yield* all<TeamRow>("select * from teams order by seq")).map(teamOf);
+      return (yield* all<TeamRow>(`${select} order by seq`)).map(teamOf);
     },
   },
   announces: true,
