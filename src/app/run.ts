@@ -15,7 +15,8 @@ import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { LedgerQueries } from "../ports/ledger.ts";
 import type { RunSessions } from "../ports/run-sessions.ts";
-import { sessionJson, type SessionJson } from "../reporting/run-session.ts";
+import { sessionJson } from "../reporting/run-session.ts";
+import type { RunSessionJson } from "../reporting/shapes/figures.ts";
 import { systemClock } from "../time/clock.ts";
 import { calendarOf } from "../time/calendar.ts";
 import { completionTotal, promptTotal } from "../core/tokens.ts";
@@ -60,7 +61,7 @@ interface Session {
   readonly id: string;
   readonly expiresAt: string;
   /** Reads its present sums. */
-  read(): Promise<SessionJson>;
+  read(): Promise<RunSessionJson>;
   end(): Promise<unknown>;
 }
 
@@ -200,7 +201,7 @@ async function beginByKey(url: string, key: string, { session: wanted }: RunPara
     credential: begun.api_key,
     id: begun.id,
     expiresAt: begun.expires_at,
-    read: async () => (await askProxy(url, { method: "GET", ...one })) as SessionJson,
+    read: async () => (await askProxy(url, { method: "GET", ...one })) as RunSessionJson,
     end: () => askProxy(url, { method: "DELETE", ...one }),
   };
 }
@@ -343,7 +344,7 @@ async function endAndPrint(session: Session, io: Io): Promise<void> {
 }
 
 /** Formats the cost of a session for a person. */
-export function sumLines(sums: SessionJson): string[] {
+export function sumLines(sums: RunSessionJson): string[] {
   const { id, key, models, pending, budget, unpriced_requests: unpriced } = sums;
   return [
     `farebox: session ${id} of ${key}: ${figures(sums)}`,
@@ -357,7 +358,12 @@ export function sumLines(sums: SessionJson): string[] {
   ];
 }
 
-function figures({ requests, tokens, cost_usd: cost, estimated }: SessionJson | SessionJson["models"][number]): string {
+function figures({
+  requests,
+  tokens,
+  cost_usd: cost,
+  estimated,
+}: RunSessionJson | RunSessionJson["models"][number]): string {
   const total = promptTotal(tokens) + completionTotal(tokens);
   const doubt =
     estimated.requests === 0

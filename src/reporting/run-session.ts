@@ -4,32 +4,9 @@ import { sessionTag } from "../core/tags.ts";
 import type { LedgerQueries, ReportRow } from "../ports/ledger.ts";
 import { isoTime, isoTimeOrNull } from "./names.ts";
 import { figuresOf, nothing, together } from "./report.ts";
-import type { FiguresJson } from "./shapes/figures.ts";
+import type { RunSessionJson } from "./shapes/figures.ts";
 
 const dayMs = 86_400_000;
-
-/** The sums of a session, or of one model in it. */
-export interface SessionFigures extends Pick<
-  FiguresJson,
-  "requests" | "tokens" | "cost_usd" | "list_cost_usd" | "unpriced_requests" | "by_source"
-> {
-  /** Requests whose usage the gateway did not report in full, and what they cost. */
-  readonly estimated: { readonly requests: number; readonly cost_usd: string };
-}
-
-export interface SessionJson extends SessionFigures {
-  readonly id: string;
-  readonly key: string;
-  readonly state: string;
-  readonly created_at: string;
-  readonly expires_at: string;
-  readonly ended_at: string | null;
-  readonly tags: Readonly<Record<string, string>>;
-  readonly budget: { readonly limit_usd: string; readonly remaining_usd: string } | null;
-  /** Requests that are not settled yet; a request that settles meanwhile may be in the sums too. */
-  readonly pending: { readonly requests: number; readonly held_usd: string };
-  readonly models: readonly (SessionFigures & { readonly model: string | null })[];
-}
 
 /** Sums a session so far. */
 export async function sessionJson(
@@ -37,7 +14,7 @@ export async function sessionJson(
   session: RunSession,
   keyName: string,
   now: number,
-): Promise<SessionJson> {
+): Promise<RunSessionJson> {
   const { id, key, tags, budget, createdAt, expiresAt, endedAt } = session;
   // A clock may have stepped while it ran.
   const span = { since: Math.max(0, createdAt - dayMs), until: Math.max(expiresAt, now) + dayMs };
@@ -67,7 +44,7 @@ export async function sessionJson(
   };
 }
 
-function sessionFigures(sums: Omit<ReportRow, "dimensions">): SessionFigures {
+function sessionFigures(sums: Omit<ReportRow, "dimensions">) {
   const { requests, tokens, cost_usd, list_cost_usd, unpriced_requests, by_source } = figuresOf(sums);
   const estimated = Object.entries(sums.bySource).filter(([source]) => source !== "reported");
   const cost: PicoUsd = sum(estimated.map(([, part]) => part.cost));

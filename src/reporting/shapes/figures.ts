@@ -1,8 +1,9 @@
 import { z } from "zod";
 import { creditKinds } from "../../core/account.ts";
+import { runSessionStates } from "../../core/run-sessions.ts";
 import type { ReportDimension } from "../../ports/ledger.ts";
 import { spendDimensions } from "../../ports/spend.ts";
-import { count, eachOf, text, textOrNull, time, tokens, usd, usdOrNull, type Shape } from "./fields.ts";
+import { count, eachOf, text, textOrNull, time, timeOrNull, tokens, usd, usdOrNull, type Shape } from "./fields.ts";
 
 const requestsAndCost = z.strictObject({ requests: count, cost_usd: usd });
 const figures = {
@@ -40,6 +41,34 @@ export const reportSchema = z.strictObject({
     .meta({ description: "What tasks used up in units that no price file values, in addition to the cost." }),
 });
 export type ReportJson = Shape<typeof reportSchema>;
+
+const { requests, cost_usd, list_cost_usd, by_source, unpriced_requests } = figures;
+const sessionFigures = {
+  requests,
+  tokens,
+  cost_usd,
+  list_cost_usd,
+  unpriced_requests,
+  by_source,
+  estimated: requestsAndCost.meta({ description: "Requests whose usage the gateway did not report in full." }),
+};
+/** A session of `farebox run`. */
+export const runSessionSchema = z.strictObject({
+  id: text,
+  key: text,
+  state: z.enum(runSessionStates),
+  created_at: time,
+  expires_at: time,
+  ended_at: timeOrNull,
+  tags: z.record(z.string(), z.string()),
+  budget: z.strictObject({ limit_usd: usd, remaining_usd: usd }).nullable(),
+  pending: z.strictObject({ requests: count, held_usd: usd }).meta({
+    description: "Requests that are not settled yet; one that settles meanwhile may be in the sums too.",
+  }),
+  ...sessionFigures,
+  models: z.array(z.strictObject({ model: textOrNull, ...sessionFigures })),
+});
+export type RunSessionJson = Shape<typeof runSessionSchema>;
 
 export const balanceSchema = z.strictObject({
   balance_usd: usdOrNull,

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { beginSession } from "../../../src/admin/run-sessions.ts";
 import { rotateKey, revokeKey, updateKey } from "../../../src/admin/keys.ts";
 import { runBudgetKeptMs, runSessionsMax } from "../../../src/core/run-sessions.ts";
-import type { SessionJson } from "../../../src/reporting/run-session.ts";
+import { runSessionSchema, type RunSessionJson } from "../../../src/reporting/shapes/figures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 
@@ -36,10 +36,12 @@ async function begin(proxy: RunningProxy, body: object = {}, key = proxy.key): P
   return (await answer.json()) as Begun;
 }
 
-async function sums(proxy: RunningProxy, { id }: Begun, key: string, method = "GET"): Promise<SessionJson> {
+async function sums(proxy: RunningProxy, { id }: Begun, key: string, method = "GET"): Promise<RunSessionJson> {
   const answer = await ask(proxy, method, `${path}/${id}`, key);
   expect(answer.status).toBe(200);
-  return (await answer.json()) as SessionJson;
+  const json = await answer.json();
+  expect(runSessionSchema.safeParse(json).error?.issues).toBe(undefined);
+  return json as RunSessionJson;
 }
 
 async function refusal(answer: Response | Promise<Response>): Promise<readonly [number, string]> {
