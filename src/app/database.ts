@@ -146,9 +146,9 @@ function movingProblem(failure: MoveFailure, from: string, to: string): string {
     case "target_not_empty":
       return `${to} is not empty: it has rows in its table ${failure.table}; a ledger is copied into an empty database (or schema) only`;
     case "lost":
-      return `the copy to ${to} stopped: ${failure.message}; the same command goes on where it was`;
+      return `the copy to ${to} stopped: ${failure.message}; the same command continues where it stopped`;
     case "differs":
-      return `the copy in ${to} is not the ledger in ${from}, and no farebox uses it: ${failure.differences.map(differenceText).join(", ")}; the same command begins it anew`;
+      return `the copy in ${to} is not the ledger in ${from}, and no farebox uses it: ${failure.differences.map(differenceText).join(", ")}; the same command copies everything again`;
   }
 }
 

@@ -52,7 +52,7 @@ function alertDestination(
   { alerts: { webhook, secret } }: Settings,
   { target, payload }: Message,
 ): Destination | NoDestination {
-  if (webhook === null || target !== alertTarget) return { gone: "nobody to send to is set any more" };
+  if (webhook === null || target !== alertTarget) return { gone: "no alert webhook is set any more" };
   return { url: webhook.reveal(), rule: "administrator", body: payload, headers: signedWith(secret?.reveal() ?? null) };
 }
 

@@ -63,7 +63,7 @@ export async function examineFile(given: string, settings: Settings, now: number
 
 export function zoneOf(set: string, stored: string | null): Check {
   if (stored === null || stored === set) return ok("time zone", set);
-  const advice = `the next serve with FAREBOX_TIME_ZONE=${set} makes windows and days anew; set ${stored} to keep them`;
+  const advice = `the next serve with FAREBOX_TIME_ZONE=${set} rebuilds windows and days; set ${stored} to keep them`;
   return warning("time zone", `the ledger counts in ${stored}, the settings say ${set}`, advice);
 }
 
@@ -114,7 +114,7 @@ export interface GuardedFiles {
 
 /** Checks that no other user may read or change the files that farebox relies on. */
 export function examinePermissions({ database, secrets, pricing }: GuardedFiles): Check[] {
-  if (process.platform === "win32") return [skipped("permissions", "not looked at on Windows")];
+  if (process.platform === "win32") return [skipped("permissions", "not checked on Windows")];
   const readable = [...(database === null ? [] : ledgerFiles(database)), ...secrets].filter(
     (file) => modeOf(file) & 0o077,
   );

@@ -110,7 +110,7 @@ function followPrices({ clock, log, gauges, prices }: MemberDeps, standing: () =
     gauges.onBeat(live, otherCatalogues.length > 0);
     if (otherCatalogues.some((digest) => !known.has(digest))) void prices.reload();
     const { digest } = prices.current;
-    // With its own: a peer that still has what was in force here has nothing new.
+    // With its own: a peer that still has the prices from before has nothing new.
     known = new Set([...otherCatalogues, digest]);
     if (otherCatalogues.length === 0) {
       if (apart?.isLogged === true) log.info({ digest }, "all proxies of this ledger have the same prices again");

@@ -25,7 +25,7 @@ export async function explainModel(files: PriceFiles, folder: string | null, mod
     : loaded;
 }
 
-/** Compares other projects' tables with the price files, as a price file that is sound beside those of `loadPrices`. */
+/** Compares other projects' tables with the price files, as a price file that is valid together with those of `loadPrices`. */
 export async function importTables(
   { shipped, build = buildCatalogue }: PriceFiles,
   folder: string | null,

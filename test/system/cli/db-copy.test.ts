@@ -183,7 +183,9 @@ it("finds every value that is another one afterwards, and is no ledger until it 
   expect(await h.run("db", "copy", h.database)).toEqual({
     code: 1,
     stdout: "",
-    stderr: expect.stringMatching(/: first_token_ms of charges \d+ \d+ differs; the same command begins it anew\n$/),
+    stderr: expect.stringMatching(
+      /: first_token_ms of charges \d+ \d+ differs; the same command copies everything again\n$/,
+    ),
   });
   expect((await h.run("db", "migrate")).code).toBe(2);
   await client.query("drop trigger spoilt on charges");
