@@ -51,17 +51,16 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
     },
     {
       file: "store/queued/ledger.ts",
-      from: "  async adjust(id: string,",
-      to: `  override async hold(request) {
+      from: "    async adjust(id,",
+      to: `    async hold(request) {
     const needed = request.firstSlice ?? request.amount;
-    for (const window of await this.#reads.windowsOf(request.caller, request.at)) {
+    for (const window of await reads.windowsOf(request.caller, request.at)) {
       const isShort = needed !== null && window.budget.mode === "hard" && window.spent + window.held + needed > window.budget.limit;
       if (isShort) return { ok: false, reason: "no_room", shortage: { window, needed, exhausted: false } };
     }
-    return super.hold(request);
-  }
-
-  async adjust(id: string,`,
+    return QueuedCharges.prototype.hold.call(charging, request);
+  },
+    async adjust(id,`,
     },
   ],
   "an admission that ignores pending holds": [

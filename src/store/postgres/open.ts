@@ -15,7 +15,7 @@ import { changesIn, ChangeWatch } from "./changes.ts";
 import { clientConfig, connect, databaseFault, type ConnectOptions, type Database } from "./connection.ts";
 import { PostgresFleet } from "./fleet.ts";
 import type { LeasePolicy } from "./leases.ts";
-import { PostgresLongReads } from "./long-reads.ts";
+import { longQueries } from "./long-queries.ts";
 import { knownSchema, migrate, schemaOf } from "./migrate.ts";
 import { CommandRun, Owner, type Beat } from "./owners.ts";
 import { ensureMonths } from "./partitions.ts";
@@ -227,8 +227,8 @@ function assemble(
     queue,
     reads: new PostgresReads(short, calendar),
     query: (reading) => answer(short, reading),
-    longReads: new PostgresLongReads(long, calendar),
-    figureReads: new PostgresLongReads(figures, calendar),
+    longQueries: longQueries(long, calendar),
+    figureQueries: longQueries(figures, calendar),
     stream: (span) => streamCharges(long, span),
     changes: listeners,
     fleet: fleet ?? null,

@@ -4,12 +4,12 @@ import type { Fleet } from "../../ports/fleet.ts";
 import type { Ledger } from "../../ports/ledger.ts";
 import type { ProxyRuns } from "../../ports/proxies.ts";
 import type { BatchChannel } from "../commands.ts";
-import type { LongReads } from "../long-reads.ts";
+import type { LongQueries } from "../long-queries.ts";
 import type { CommandQueue } from "../queue.ts";
 import type { ShortReadings } from "../readings.ts";
 import type { QueuedStore } from "../store.ts";
 import { bind, type Query } from "../tables/bind.ts";
-import { QueuedLedger } from "./ledger.ts";
+import { queuedLedger } from "./ledger.ts";
 import { taskStore } from "./tasks.ts";
 
 /** Who is told of changes; see the port. */
@@ -41,9 +41,9 @@ export interface QueuedParts {
   readonly queue: CommandQueue;
   readonly reads: ShortReadings;
   readonly query: Query;
-  readonly longReads: LongReads;
+  readonly longQueries: LongQueries;
   /** Those of `FigureReads`, where others answer them. */
-  readonly figureReads: LongReads | undefined;
+  readonly figureQueries: LongQueries | undefined;
   readonly stream: Ledger["stream"];
   readonly changes: Changes;
   /** Null unless given. */
@@ -60,8 +60,8 @@ export function queuedStore({
   queue,
   reads,
   query,
-  longReads,
-  figureReads,
+  longQueries,
+  figureQueries,
   stream,
   changes,
   fleet = null,
@@ -70,20 +70,20 @@ export function queuedStore({
   created,
   close,
 }: QueuedParts): QueuedStore {
-  const on = (long: LongReads) => ({
-    ledger: new QueuedLedger(queue, reads, long, figureReads ?? long, stream),
+  const on = (long: LongQueries) => ({
+    ledger: queuedLedger({ queue, reads, long, figures: figureQueries ?? long, stream }),
     samples: samplesIn(bind("samples", query, queue), long),
   });
-  const { ledger, samples } = on(longReads);
+  const { ledger, samples } = on(longQueries);
   return {
     commands: queue,
     ledger,
     samples,
-    figures: figureReads === undefined ? { ledger, samples } : on(figureReads),
+    figures: figureQueries === undefined ? { ledger, samples } : on(figureQueries),
     keys: bind("keys", query, queue),
     teams: bind("teams", query, queue),
     admins: bind("admins", query, queue),
-    audit: { entries: (query) => longReads.read({ kind: "audit", query }) },
+    audit: { entries: longQueries.audit },
     outbox: bind("outbox", query, queue),
     tasks: taskStore(query, queue),
     callbacks: bind("callbacks", query, queue),
@@ -100,10 +100,10 @@ export function queuedStore({
 /** Samples that one transaction removes at most: a hold must not wait for many. */
 const removedAtOnce = 200;
 
-function samplesIn(table: AccountSamples, longReads: LongReads): AccountSamples {
+function samplesIn(table: AccountSamples, longQueries: LongQueries): AccountSamples {
   return {
     ...table,
-    list: (since, until) => longReads.read({ kind: "samples", since, until }),
+    list: longQueries.samples,
     async remove(askedAts) {
       for (let from = 0; from < askedAts.length; from += removedAtOnce)
         await table.remove(askedAts.slice(from, from + removedAtOnce));

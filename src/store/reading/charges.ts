@@ -1,6 +1,6 @@
 import type { ChargeState } from "../../core/charge.ts";
 import type { ChargePage, ChargeQuery } from "../../ports/ledger.ts";
-import type { PageEnd } from "../long-reads.ts";
+import type { PageEnd } from "../long-queries.ts";
 import { withNumbers } from "../numbers.ts";
 import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
 import type { Dialect } from "./dialects.ts";

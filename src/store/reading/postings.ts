@@ -3,7 +3,7 @@ import type { PicoUsd } from "../../core/money.ts";
 import { tokenClasses, type TokenClass } from "../../core/tokens.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { ReportQuery, TimeSpan } from "../../ports/ledger.ts";
-import type { PageEnd, PostingPage } from "../long-reads.ts";
+import type { PageEnd, PostingPage } from "../long-queries.ts";
 import { rollupCounts } from "../rollup-columns.ts";
 import { billingOf, tokensOf, type ChargeRow } from "../rows/charges.ts";
 import type { Dialect } from "./dialects.ts";

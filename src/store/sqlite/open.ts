@@ -6,7 +6,7 @@ import type { Ledger, TimeSpan } from "../../ports/ledger.ts";
 import { calendarOf } from "../../time/calendar.ts";
 import type { BatchChannel } from "../commands.ts";
 import { Health, type StoreEvent } from "../health.ts";
-import type { LongReads } from "../long-reads.ts";
+import type { LongQueries } from "../long-queries.ts";
 import { olderSchema } from "../migrations.ts";
 import { ChangeListeners, queuedStore, refusing } from "../queued/store.ts";
 import { CommandQueue } from "../queue.ts";
@@ -21,7 +21,7 @@ import {
   writeTransaction,
   type Connection,
 } from "./connection.ts";
-import { readLong } from "./long-reads.ts";
+import { longQueries } from "./long-queries.ts";
 import { knownSchema, migrate, schemaOf } from "./migrate.ts";
 import { openedFiles } from "./opened-files.ts";
 import { addCarriedToDays } from "./prune.ts";
@@ -52,7 +52,7 @@ export function openOver(
     db,
     calendar,
     channel,
-    longReads: inProcess(db, calendar),
+    longQueries: longQueries(db, calendar),
     stream: (span: TimeSpan) => streamOver(db, span),
     created: false,
     runningOwner: () => owner,
@@ -107,7 +107,7 @@ function openToRead(options: OpenOptions, opened: AsyncDisposableStack): OpenRes
       db,
       calendar,
       channel: () => refusing,
-      longReads: inProcess(db, calendar),
+      longQueries: longQueries(db, calendar),
       created: false,
       runningOwner: ownerOfServe(db, options.path),
     }),
@@ -140,7 +140,7 @@ function openToWrite(options: OpenOptions, opened: AsyncDisposableStack): OpenRe
       db,
       calendar,
       channel: () => channel,
-      longReads: inProcess(db, calendar),
+      longQueries: longQueries(db, calendar),
       created,
       runningOwner: ownerOfServe(db, path),
     }),
@@ -159,12 +159,11 @@ function openServed(
   const owner = registerOwner(db, clock.now());
   if (options.threads === false) {
     const channel = inProcessChannel(new Writer(db, calendar, owner));
-    const longReads = inProcess(db, calendar);
     return assemble(options, opened, {
       db,
       calendar,
       channel: () => channel,
-      longReads,
+      longQueries: longQueries(db, calendar),
       created,
       runningOwner: () => owner,
     });
@@ -173,17 +172,17 @@ function openServed(
   db.pragma("query_only = on");
   const changes = Number(db.prepare("select changes from meta").pluck().get());
   const data = { path, timeZone: calendar.timeZone, owner, changes, opened: openedFiles(path) };
-  const longReads = new ReaderThread(data, "read");
-  opened.defer(() => longReads.close());
-  const figureReads = new ReaderThread(data, "figures");
-  opened.defer(() => figureReads.close());
+  const reader = new ReaderThread(data, "read");
+  opened.defer(() => reader.close());
+  const figures = new ReaderThread(data, "figures");
+  opened.defer(() => figures.close());
   const channel = (on: WatchListener) => new WriterThread(data, on);
   return assemble(options, opened, {
     db,
     calendar,
     channel,
-    longReads,
-    figureReads,
+    longQueries: reader.queries,
+    figureQueries: figures.queries,
     created,
     runningOwner: () => owner,
   });
@@ -194,9 +193,9 @@ interface Parts {
   readonly db: Connection;
   readonly calendar: Calendar;
   readonly channel: (on: WatchListener) => BatchChannel;
-  readonly longReads: LongReads;
+  readonly longQueries: LongQueries;
   /** Those of `FigureReads`, where others answer them. */
-  readonly figureReads?: LongReads;
+  readonly figureQueries?: LongQueries;
   /** In the place of a snapshot on a connection of its own. */
   readonly stream?: Ledger["stream"];
   readonly created: boolean;
@@ -212,7 +211,7 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
   const health = new Health(options.clock, tell);
   const lost = ({ reason, holdsCharges }: Lost) => {
     health.failed(reason);
-    if (holdsCharges) void copyBeside(parts.longReads, options).then(tell);
+    if (holdsCharges) void copyBeside(parts.longQueries, options).then(tell);
   };
   const queue = new CommandQueue(
     parts.channel({ changed, lost }),
@@ -224,8 +223,8 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
   opened.defer(() => queue.close());
   const {
     db,
-    longReads,
-    figureReads,
+    longQueries,
+    figureQueries,
     calendar: { timeZone },
     created,
   } = parts;
@@ -233,8 +232,8 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
     queue,
     reads: new ShortReads(db, parts.calendar, parts.runningOwner),
     query: async (reading) => answerEach(db, reading),
-    longReads,
-    figureReads,
+    longQueries,
+    figureQueries,
     stream: parts.stream ?? ((span) => streamCharges(options.path, span)),
     changes: listeners,
     timeZone,
@@ -244,10 +243,10 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
 }
 
 /** Saves what has no name any more: it goes with this process. */
-async function copyBeside(longReads: LongReads, { path, clock }: OpenOptions): Promise<StoreEvent> {
+async function copyBeside({ copy }: LongQueries, { path, clock }: OpenOptions): Promise<StoreEvent> {
   const stamp = new Date(clock.now()).toISOString().replaceAll(":", "");
   try {
-    return { kind: "copied", copy: await longReads.read({ kind: "copy", file: `${path}.saved-${stamp}` }) };
+    return { kind: "copied", copy: await copy(`${path}.saved-${stamp}`) };
   } catch (error) {
     return { kind: "not_copied", reason: error instanceof Error ? error.message : String(error) };
   }
@@ -256,13 +255,6 @@ async function copyBeside(longReads: LongReads, { path, clock }: OpenOptions): P
 /** A writer in this thread. */
 export function inProcessChannel(writer: Writer): BatchChannel {
   return { apply: async (commands) => writer.apply(commands), close: async () => {} };
-}
-
-function inProcess(db: Connection, calendar: Calendar): LongReads {
-  return {
-    read: async (read, onProgress) => readLong(db, calendar, read, onProgress) as never,
-    close: async () => {},
-  };
 }
 
 /**

@@ -1,7 +1,7 @@
 /* oxlint-disable unicorn/require-post-message-target-origin -- these are threads, not windows of a browser */
 import { Worker } from "node:worker_threads";
 import type { BatchChannel, BatchResult, Command } from "../commands.ts";
-import type { LongRead, LongReadAnswers, LongReads } from "../long-reads.ts";
+import type { LongQueries } from "../long-queries.ts";
 import type { OpenedFiles } from "./opened-files.ts";
 import { unpackOutcomes, type PackedOutcomes } from "./packed-outcomes.ts";
 
@@ -32,7 +32,7 @@ export interface Lost {
 }
 
 export type ReaderMessage =
-  | { readonly ok: true; readonly answer: LongReadAnswers[LongRead["kind"]] }
+  | { readonly ok: true; readonly answer: unknown }
   | { readonly ok: false; readonly message: string };
 
 /** The worker is a .ts file in a checkout and a .js file in the package. */
@@ -144,8 +144,18 @@ export class WriterThread implements BatchChannel {
 }
 
 /** Reads of a running proxy, in a thread of their own; that of `read` also checkpoints the write-ahead log. */
-export class ReaderThread implements LongReads {
+export class ReaderThread {
   readonly #thread: CallableThread<ReaderMessage>;
+  /** Each asks the thread. A function in the place of an argument stays here. */
+  readonly queries = new Proxy({} as LongQueries, {
+    get:
+      (_, name) =>
+      (...args: unknown[]) =>
+        this.#ask(
+          name,
+          args.filter((each) => typeof each !== "function"),
+        ),
+  });
 
   constructor(data: Omit<ThreadData, "role">, role: ReaderRole) {
     this.#thread = new CallableThread({ ...data, role }, (message) => message as ReaderMessage);
@@ -153,10 +163,10 @@ export class ReaderThread implements LongReads {
     if (role === "read") this.#thread.start();
   }
 
-  async read<R extends LongRead>(read: R): Promise<LongReadAnswers[R["kind"]]> {
-    const message = await this.#thread.call(read);
+  async #ask(name: string | symbol, args: readonly unknown[]): Promise<unknown> {
+    const message = await this.#thread.call([name, ...args]);
     if (!message.ok) throw new Error(message.message);
-    return message.answer as LongReadAnswers[R["kind"]];
+    return message.answer;
   }
 
   close(): Promise<void> {

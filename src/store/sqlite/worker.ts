@@ -2,9 +2,9 @@ import { parentPort, workerData, type MessagePort } from "node:worker_threads";
 import { invariant } from "../../core/assert.ts";
 import { calendarOf } from "../../time/calendar.ts";
 import type { Command } from "../commands.ts";
-import type { LongRead } from "../long-reads.ts";
+import type { LongQuery } from "../long-queries.ts";
 import { connectToRead, connectToWrite, isStorageFault, type Connection } from "./connection.ts";
-import { readLong } from "./long-reads.ts";
+import { longQueries } from "./long-queries.ts";
 import { lostFile, type OpenedFiles } from "./opened-files.ts";
 import { packOutcomes } from "./packed-outcomes.ts";
 import type { Lost, ReaderMessage, ThreadData, WriterMessage } from "./threads.ts";
@@ -76,12 +76,13 @@ function fileWatcher(opened: OpenedFiles, onLost: (lost: Lost) => void): () => v
 
 function read(port: MessagePort, data: ThreadData): () => void {
   const db = connectToRead(data.path);
-  const calendar = calendarOf(data.timeZone);
+  const queries = longQueries(db, calendarOf(data.timeZone));
   const send = (message: ReaderMessage) => port.postMessage(message);
-  port.on("message", (message: LongRead | "close") => {
+  port.on("message", async (message: LongQuery | "close") => {
     if (message === "close") return;
+    const [name, ...args] = message;
     try {
-      send({ ok: true, answer: readLong(db, calendar, message) });
+      send({ ok: true, answer: await (queries[name] as (...all: unknown[]) => Promise<unknown>)(...args) });
     } catch (error) {
       send({ ok: false, message: error instanceof Error ? error.message : String(error) });
     }

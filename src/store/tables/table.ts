@@ -1,7 +1,7 @@
 import { rowsOf, write, type Reading, type Statement, type Value } from "../reading/reading.ts";
 
 /** A method of a port, as the statements that carry it out in either database. */
-type Steps<Method> = Method extends (...args: infer Args) => Promise<infer Result>
+export type Steps<Method> = Method extends (...args: infer Args) => Promise<infer Result>
   ? (...args: Args) => Reading<Result>
   : never;
 

@@ -4,9 +4,8 @@ import type { PostgresServer } from "../../../src/core/postgres-url.ts";
 import { reportDimensions } from "../../../src/ports/ledger.ts";
 import type { RepairedRow } from "../../../src/store/audit/repair-row.ts";
 import { copyToPostgres } from "../../../src/store/copy/copy.ts";
-import type { LongRead } from "../../../src/store/long-reads.ts";
 import { connect, type Database } from "../../../src/store/postgres/connection.ts";
-import { PostgresLongReads } from "../../../src/store/postgres/long-reads.ts";
+import { longQueries } from "../../../src/store/postgres/long-queries.ts";
 import { prune, pruneServer } from "../../../src/store/postgres/prune.ts";
 import { PostgresReads } from "../../../src/store/postgres/reads.ts";
 import { repairServer } from "../../../src/store/postgres/repair.ts";
@@ -179,13 +178,12 @@ const span = { since: noon - 400 * dayMs, until: noon + dayMs };
 const byAll = reportDimensions.filter((name) => name !== "hour");
 
 async function sums(database: Database) {
-  const reads = new PostgresLongReads(database, utc);
-  const read = async (asked: LongRead) => reads.read(asked);
+  const { windows, report } = longQueries(database, utc);
   return {
-    windows: await read({ kind: "windows", at: noon }),
-    parts: await read({ kind: "report", query: { by: byAll, ...span } }),
+    windows: await windows(noon),
+    parts: await report({ by: byAll, ...span }),
     // Taken from the charges: as much as the rollups say.
-    untagged: await read({ kind: "report", query: { by: [...byAll, "tag:none"], ...span } }),
+    untagged: await report({ by: [...byAll, "tag:none"], ...span }),
     pending: await new PostgresReads(database, utc).pending(),
   };
 }
@@ -246,7 +244,7 @@ it("pruning keeps every sum, leaves verify clean after each step, and touches no
   expect(pruned.charges).toBeGreaterThan(30);
   expect(pruned.windows).toBeGreaterThan(10);
   expect(await sums(database)).toEqual(before);
-  expect(await new PostgresLongReads(database, utc).read({ kind: "prunedUntil" })).toBe(pruned.before);
+  expect(await longQueries(database, utc).prunedUntil()).toBe(pruned.before);
   const left = await database.rows(
     "select distinct session from charges where admitted_at < $1 and state <> 'pending' and route <> 'carried'",
     [pruned.before],

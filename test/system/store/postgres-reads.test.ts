@@ -1,19 +1,18 @@
 import * as fc from "fast-check";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import type { LedgerTotals } from "../../../src/core/account-sample.ts";
 import type { Charge } from "../../../src/core/charge.ts";
 import { reportDimensions, type ChargeQuery, type ReportDimension, type TimeSpan } from "../../../src/ports/ledger.ts";
 import { spendDimensions, type SpendQuery } from "../../../src/ports/spend.ts";
 import { copyToPostgres } from "../../../src/store/copy/copy.ts";
-import type { LongRead } from "../../../src/store/long-reads.ts";
+import type { LongQueries, LongQuery } from "../../../src/store/long-queries.ts";
 import { answer } from "../../../src/store/postgres/answer.ts";
 import { connect, type Database } from "../../../src/store/postgres/connection.ts";
-import { PostgresLongReads } from "../../../src/store/postgres/long-reads.ts";
+import { longQueries as longQueriesOfServer } from "../../../src/store/postgres/long-queries.ts";
 import { PostgresReads } from "../../../src/store/postgres/reads.ts";
 import { streamCharges as streamFromPostgres } from "../../../src/store/postgres/stream.ts";
 import { answerEach } from "../../../src/store/sqlite/answer.ts";
 import { connectToRead, type Connection } from "../../../src/store/sqlite/connection.ts";
-import { readLong } from "../../../src/store/sqlite/long-reads.ts";
+import { longQueries as longQueriesOfFile } from "../../../src/store/sqlite/long-queries.ts";
 import { ShortReads } from "../../../src/store/sqlite/reads.ts";
 import { streamCharges } from "../../../src/store/sqlite/stream.ts";
 import { samples } from "../../../src/store/tables/account-samples.ts";
@@ -30,7 +29,8 @@ const owned = new AsyncDisposableStack();
 let path: string;
 let sqlite: Connection;
 let database: Database;
-let longReads: PostgresLongReads;
+let ofFile: LongQueries;
+let ofServer: LongQueries;
 
 beforeAll(async () => {
   const folder = owned.use(tempFolder());
@@ -43,12 +43,14 @@ beforeAll(async () => {
     await using session = await database.session();
     expect(await copyToPostgres({ path, client: session.client })).toMatchObject({ ok: true });
   }
-  longReads = new PostgresLongReads(database, utc);
+  ofFile = longQueriesOfFile(sqlite, utc);
+  ofServer = longQueriesOfServer(database, utc);
 }, 60_000);
 afterAll(() => owned.disposeAsync());
 
-async function same(read: LongRead): Promise<void> {
-  expect(await longReads.read(read), JSON.stringify(read)).toEqual(readLong(sqlite, utc, read));
+async function same([name, ...args]: LongQuery): Promise<void> {
+  const answer = (queries: LongQueries) => (queries[name] as (...all: unknown[]) => Promise<unknown>)(...args);
+  expect(await answer(ofServer), JSON.stringify([name, ...args])).toEqual(await answer(ofFile));
 }
 
 const instant = fc.integer({ min: noon - 210 * dayMs, max: noon + 3 * dayMs });
@@ -66,7 +68,7 @@ const tags = ["feature", "other"];
 const dimensions: readonly ReportDimension[] = [...reportDimensions, ...tags.map((name) => `tag:${name}` as const)];
 const reportQuery = fc.tuple(some(dimensions), spanOf(instant)).map(([by, span]) => ({ by, ...span }));
 
-const spend: fc.Arbitrary<LongRead> = fc
+const spend: fc.Arbitrary<LongQuery> = fc
   .tuple(
     some(spendDimensions),
     fc.constantFrom("hour", "all", "day"),
@@ -76,13 +78,10 @@ const spend: fc.Arbitrary<LongRead> = fc
   )
   .map(([by, each, { since, until }, key, apart]) => {
     const edge = (at: number) => (each === "day" ? utc.spanOf("1d", at).start : at);
-    return {
-      kind: "spend",
-      query: given<SpendQuery>({ by, each, since: edge(since), until: edge(until), key, apart }),
-    };
+    return ["spend", given<SpendQuery>({ by, each, since: edge(since), until: edge(until), key, apart })];
   });
 
-const charges: fc.Arbitrary<LongRead> = fc
+const charges: fc.Arbitrary<LongQuery> = fc
   .record({
     key: maybe(keys),
     model: maybe(models),
@@ -97,21 +96,21 @@ const charges: fc.Arbitrary<LongRead> = fc
     after: maybe(["r470", "r481", "r499", "unknown"]),
     limit: fc.integer({ min: 1, max: 60 }),
   })
-  .map((query) => ({ kind: "charges", query: given<ChargeQuery>(query) }));
+  .map((query) => ["charges", given<ChargeQuery>(query)]);
 
-const others: readonly LongRead[] = [
-  { kind: "prunedUntil" },
-  { kind: "corrections", since: noon - 30 * dayMs, until: noon },
-  { kind: "corrections", since: 0, until: noon + 9 * dayMs },
-  { kind: "samples", since: 0, until: noon + 1 },
-  { kind: "samples", since: 0, until: noon },
-  { kind: "audit", query: { limit: 5 } },
-  { kind: "audit", query: { limit: 3, after: 6, since: 0, until: noon } },
-  { kind: "windowsToAlert", at: noon, limit: 10 },
+const others: readonly LongQuery[] = [
+  ["prunedUntil"],
+  ["corrections", noon - 30 * dayMs, noon],
+  ["corrections", 0, noon + 9 * dayMs],
+  ["samples", 0, noon + 1],
+  ["samples", 0, noon],
+  ["audit", { limit: 5 }],
+  ["audit", { limit: 3, after: 6, since: 0, until: noon }],
+  ["windowsToAlert", noon, 10],
 ];
 
 it("of a report, what was spent, and pages of charges and postings, whatever is asked", async () => {
-  const postings: fc.Arbitrary<LongRead> = fc
+  const postings: fc.Arbitrary<LongQuery> = fc
     .tuple(
       reportQuery,
       maybe([
@@ -119,9 +118,9 @@ it("of a report, what was spent, and pages of charges and postings, whatever is 
         { at: noon - 20 * dayMs, seq: 300 },
       ]),
     )
-    .map(([query, after = null]) => ({ kind: "postings", query, after }));
+    .map(([query, after = null]) => ["postings", query, after]);
   const reads = fc.oneof(
-    reportQuery.map((query): LongRead => ({ kind: "report", query })),
+    reportQuery.map((query): LongQuery => ["report", query]),
     spend,
     charges,
     postings,
@@ -129,12 +128,12 @@ it("of a report, what was spent, and pages of charges and postings, whatever is 
   await fc.assert(fc.asyncProperty(reads, same), { numRuns: 300 });
 }, 60_000);
 
-it.each(others)("of $kind", same);
+it.each(others.map((query) => ({ name: query[0], query })))("of $name", ({ query }) => same(query));
 
 it("of the totals; how many rows were ever written is counted in another way that moves with each of them", async () => {
-  const { written, ...totals } = await longReads.read({ kind: "totals" });
+  const { written, ...totals } = await ofServer.totals();
   expect({ ...totals, written: null }).toEqual({
-    ...(readLong(sqlite, utc, { kind: "totals" }) as LedgerTotals),
+    ...(await ofFile.totals()),
     written: null,
   });
   expect(written).toBeGreaterThan(500);
@@ -153,7 +152,7 @@ it("of a single charge, a price, what is pending, old holds, budgets and windows
   expect(await answer(database, samples.queries.latest())).toEqual(answerEach(sqlite, samples.queries.latest()));
   expect(await there.budgets()).toEqual(here.budgets());
   for (const at of [noon, noon - 3 * dayMs, noon - 300 * dayMs, noon + 40 * dayMs]) {
-    await same({ kind: "windows", at });
+    await same(["windows", at]);
     for (const caller of [alice, bob, { key: "k-new", team: "red" }, { key: "", team: null }])
       expect(await there.windowsOf(caller, at)).toEqual(here.windowsOf(caller, at));
   }

@@ -8,8 +8,8 @@ import { type Connection, connectToWrite, createPrivateFile } from "../../../src
 import { answerEach } from "../../../src/store/sqlite/answer.ts";
 import { bind } from "../../../src/store/tables/bind.ts";
 import { LedgerUnavailable } from "../../../src/ports/ledger.ts";
-import { QueuedLedger } from "../../../src/store/queued/ledger.ts";
-import { readLong } from "../../../src/store/sqlite/long-reads.ts";
+import { queuedLedger } from "../../../src/store/queued/ledger.ts";
+import { longQueries } from "../../../src/store/sqlite/long-queries.ts";
 import { knownSchema, migrate } from "../../../src/store/sqlite/migrate.ts";
 import { inProcessChannel, openSqlite } from "../../../src/store/sqlite/open.ts";
 import { CommandQueue } from "../../../src/store/queue.ts";
@@ -42,15 +42,11 @@ const command = (path: string) => openStore({ path, calendar: utc, clock, access
 /** A ledger over parts that the test can reach into. */
 function ledgerOver(db: Connection, channel: BatchChannel, by: Clock = clock) {
   const queue = new CommandQueue(channel, by, { write: () => {}, changed: () => {} });
-  const reads = {
-    read: async (read: Parameters<typeof readLong>[2]) => readLong(db, utc, read) as never,
-    close: async () => {},
-  };
+  const long = longQueries(db, utc);
+  const reads = new ShortReads(db, utc, () => null);
   return {
     queue,
-    ledger: new QueuedLedger(queue, new ShortReads(db, utc, () => null), reads, reads, (span) =>
-      streamCharges(db.name, span),
-    ),
+    ledger: queuedLedger({ queue, reads, long, figures: long, stream: (span) => streamCharges(db.name, span) }),
     keys: bind("keys", async (reading) => answerEach(db, reading), queue),
   };
 }

@@ -1,0 +1,30 @@
+import type { Calendar } from "../../ports/calendar.ts";
+import type { LongQueries } from "../long-queries.ts";
+import { postgresDialect } from "../reading/dialects.ts";
+import { sharedQueries } from "../reading/long-queries.ts";
+import { answer } from "./answer.ts";
+import type { Database } from "./connection.ts";
+import { readWindows, readWindowsToAlert } from "./reads.ts";
+import { readRecent } from "./recent.ts";
+import { verify } from "./verify.ts";
+
+/** Returns the long queries of a server, each from one snapshot; as many at a time as the database has connections. */
+export function longQueries(database: Database, calendar: Calendar): LongQueries {
+  const shared = sharedQueries(postgresDialect, calendar, (reading) =>
+    database.transaction((db) => answer(db, reading), "snapshot"),
+  );
+  return {
+    ...shared,
+    async totals() {
+      const totals = await shared.totals();
+      // Rows become visible out of the order of their numbers; with the requests added, the counter moves with each of them.
+      return { ...totals, written: totals.written + totals.requests };
+    },
+    recent: (query) => readRecent(database, query),
+    windows: (at) => database.transaction((db) => readWindows(db, calendar, at), "snapshot"),
+    windowsToAlert: (at, limit) =>
+      database.transaction((db) => readWindowsToAlert(db, calendar, at, limit), "snapshot"),
+    verify: (onProgress) => verify(database, { calendar, onProgress }),
+    copy: () => Promise.reject(new Error("a database on a server is copied by its own tools")),
+  };
+}
