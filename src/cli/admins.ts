@@ -6,7 +6,7 @@ import { isoTime } from "../reporting/names.ts";
 import { lifetimeArgument } from "./arguments.ts";
 import { command, json } from "./command.ts";
 import { printLine } from "./io.ts";
-import { printTable } from "./table.ts";
+import { printRows } from "./table.ts";
 
 const newAdmin = (
   name: string,
@@ -48,18 +48,14 @@ export const commands = [
       admins: (await admins.list()).map((admin) => adminJson(admin, clock.now())),
     }),
     print: (io, { admins }) =>
-      printTable(
-        io,
-        ["name", "id", "role", "state", "created", "expires"],
-        admins.map(({ name, id, role, state, created_at, expires_at }) => [
-          name,
-          id,
-          role,
-          state,
-          created_at,
-          expires_at ?? "never",
-        ]),
-      ),
+      printRows(io, admins, {
+        name: ({ name }) => name,
+        id: ({ id }) => id,
+        role: ({ role }) => role,
+        state: ({ state }) => state,
+        created: ({ created_at }) => created_at,
+        expires: ({ expires_at }) => expires_at ?? "never",
+      }),
   }),
 
   command("admins revoke <name-or-id>", {

@@ -7,7 +7,7 @@ import { standingOf } from "../reporting/standing.ts";
 import { percentArgument } from "./arguments.ts";
 import { command, json, type Given } from "./command.ts";
 import { printLine, type Io } from "./io.ts";
-import { figures, printTable } from "./table.ts";
+import { printRows, right } from "./table.ts";
 import { ledgerSettings } from "./tools.ts";
 
 const scopeHelp = `
@@ -80,29 +80,15 @@ export const commands = [
 ];
 
 export function printStandings(io: Io, standings: readonly StandingJson[]): void {
-  printTable(
-    io,
-    [
-      "scope",
-      "key",
-      "period",
-      "mode",
-      figures("limit"),
-      figures("spent"),
-      figures("held"),
-      figures("remaining"),
-      "resets",
-    ],
-    standings.map((row) => [
-      row.scope,
-      row.key,
-      row.period,
-      row.mode,
-      row.limit_usd,
-      row.spent_usd,
-      row.held_usd,
-      row.remaining_usd,
-      row.resets_at ?? "never",
-    ]),
-  );
+  printRows(io, standings, {
+    scope: ({ scope }) => scope,
+    key: ({ key }) => key,
+    period: ({ period }) => period,
+    mode: ({ mode }) => mode,
+    limit: right(({ limit_usd }) => limit_usd),
+    spent: right(({ spent_usd }) => spent_usd),
+    held: right(({ held_usd }) => held_usd),
+    remaining: right(({ remaining_usd }) => remaining_usd),
+    resets: ({ resets_at }) => resets_at ?? "never",
+  });
 }

@@ -8,7 +8,7 @@ import { keyNames } from "../reporting/names.ts";
 import { wholeNumberArgument } from "./arguments.ts";
 import { command, json, refusal } from "./command.ts";
 import { note, printLine } from "./io.ts";
-import { figures, printFields, printTable, type TableCell } from "./table.ts";
+import { printFields, printRows, right, type TableCell } from "./table.ts";
 
 export const commands = [
   command("charges", {
@@ -38,7 +38,7 @@ export const commands = [
       return chargesJson(listed.page, await keyNames(tools.keys));
     },
     print: (io, { charges, next }) => {
-      printTable(io, columns, charges.map(chargeCells));
+      printRows(io, charges, columns);
       if (next !== null) note(io, `there are more: --cursor ${next}`);
     },
   }),
@@ -80,41 +80,26 @@ export const commands = [
   }),
 ];
 
-const columns = [
-  "time",
-  "request",
-  "key",
-  "model",
-  "group",
-  "state",
-  "source",
-  figures("status"),
-  figures("input"),
-  figures("output"),
-  figures("cost"),
-  "tags",
-  "corrects",
-];
+const tagsText = (tags: ChargeJson["tags"]) =>
+  Object.entries(tags)
+    .map(([name, value]) => `${name}=${value}`)
+    .join(", ");
 
-function chargeCells(charge: ChargeJson): TableCell[] {
-  return [
-    charge.time,
-    charge.request_id,
-    charge.key,
-    charge.model,
-    charge.group,
-    charge.state,
-    charge.source,
-    charge.status,
-    promptTotal(charge.tokens),
-    completionTotal(charge.tokens),
-    charge.cost_usd,
-    Object.entries(charge.tags)
-      .map(([name, value]) => `${name}=${value}`)
-      .join(", ") || null,
-    charge.correction?.of ?? null,
-  ];
-}
+const columns = {
+  time: ({ time }: ChargeJson) => time,
+  request: ({ request_id }: ChargeJson) => request_id,
+  key: ({ key }: ChargeJson) => key,
+  model: ({ model }: ChargeJson) => model,
+  group: ({ group }: ChargeJson) => group,
+  state: ({ state }: ChargeJson) => state,
+  source: ({ source }: ChargeJson) => source,
+  status: right(({ status }: ChargeJson) => status),
+  input: right(({ tokens }: ChargeJson) => promptTotal(tokens)),
+  output: right(({ tokens }: ChargeJson) => completionTotal(tokens)),
+  cost: right(({ cost_usd }: ChargeJson) => cost_usd),
+  tags: ({ tags }: ChargeJson) => tagsText(tags) || null,
+  corrects: ({ correction }: ChargeJson) => correction?.of ?? null,
+};
 
 function fieldsOf({
   corrections,

@@ -1,6 +1,5 @@
 import { Option, type Command } from "commander";
 import type { SettingName } from "../config/table.ts";
-import { example } from "./help.ts";
 import { fail, note, printJson, type ExitCode, type Io, type Refusal } from "./io.ts";
 
 export { refusal, type Refusal } from "./io.ts";
@@ -121,7 +120,8 @@ export function addCommand(
   const used = settings ?? (ledger === undefined ? [] : ledgerSettings);
   addSettingFlags(added, used === "all" ? undefined : used);
   if (help !== undefined) added.addHelpText("after", typeof help === "string" ? () => help : help);
-  example(added, ...examples);
+  const title = examples.length === 1 ? "Example:" : "Examples:";
+  added.addHelpText("after", `\n${title}\n${examples.map((line) => `  $ ${line}`).join("\n")}`);
   added.action(async (...args: unknown[]) => onExit(await run(surroundings, added, declaration, args.slice(0, -2))));
 }
 

@@ -1,6 +1,6 @@
 import { variableOf } from "../config/table.ts";
 import { command, json } from "./command.ts";
-import { printTable } from "./table.ts";
+import { printRows } from "./table.ts";
 
 export const commands = [
   command("config show", {
@@ -13,10 +13,10 @@ export const commands = [
       settings: loaded.inForce.map(({ name, value, from }) => ({ name: variableOf(name), value, from })),
     }),
     print: (io, { file, settings }) =>
-      printTable(
-        io,
-        ["setting", "value", "from"],
-        settings.map(({ name, value, from }) => [name, value, from === "file" ? (file ?? from) : from]),
-      ),
+      printRows(io, settings, {
+        setting: ({ name }) => name,
+        value: ({ value }) => value,
+        from: ({ from }) => (from === "file" ? (file ?? from) : from),
+      }),
   }),
 ];

@@ -18,8 +18,8 @@ import { lifetimeArgument, newLifetimeArgument, overlapArgument } from "./argume
 import { printStandings } from "./budgets.ts";
 import { command, json, type Given } from "./command.ts";
 import { note, printLine } from "./io.ts";
-import { limitCells, limitChanges, limitOptions, limitTitles } from "./limit-options.ts";
-import { printFields, printTable } from "./table.ts";
+import { limitChanges, limitColumns, limitOptions } from "./limit-options.ts";
+import { printFields, printRows } from "./table.ts";
 
 const createOptions = {
   ...limitOptions,
@@ -86,20 +86,16 @@ export const commands = [
       return { keys: (await listKeys(keys)).map((key) => keyJson(key, now)) };
     },
     print: (io, { keys }) =>
-      printTable(
-        io,
-        ["name", "id", "team", "models", ...limitTitles, "state", "created", "expires"],
-        keys.map(({ name, id, team, models, limits, output_cap, state, created_at, expires_at }) => [
-          name,
-          id,
-          team,
-          models?.join(",") ?? "all",
-          ...limitCells(limits, output_cap),
-          state,
-          created_at,
-          expires_at ?? "never",
-        ]),
-      ),
+      printRows(io, keys, {
+        name: ({ name }) => name,
+        id: ({ id }) => id,
+        team: ({ team }) => team,
+        models: ({ models }) => models?.join(",") ?? "all",
+        ...limitColumns,
+        state: ({ state }) => state,
+        created: ({ created_at }) => created_at,
+        expires: ({ expires_at }) => expires_at ?? "never",
+      }),
   }),
 
   command("keys show <name-or-id>", {

@@ -1,6 +1,5 @@
 import type { Limits } from "../core/limits.ts";
 import { limitArgument, modelsArgument, outputCapArgument } from "./arguments.ts";
-import type { TableCell } from "./table.ts";
 
 /** The options that keys and teams have in common. Words stand for null, which commander does not pass on. */
 export const limitOptions = {
@@ -35,8 +34,15 @@ export function limitChanges({
   };
 }
 
-export const limitTitles = ["rpm", "tpm", "parallel", "output cap"] as const;
+/** The columns that lists of keys and teams have in common. */
+export const limitColumns = {
+  rpm: ({ limits }: Limited) => limits.rpm,
+  tpm: ({ limits }: Limited) => limits.tpm,
+  parallel: ({ limits }: Limited) => limits.parallel,
+  "output cap": ({ output_cap }: Limited) => output_cap,
+} as const;
 
-export function limitCells({ rpm, tpm, parallel }: Limits, outputCap: number | null): TableCell[] {
-  return [rpm, tpm, parallel, outputCap];
+interface Limited {
+  readonly limits: Limits;
+  readonly output_cap: number | null;
 }

@@ -4,10 +4,9 @@ import { diffPrices, diffTraffic, type PricesDiff, type TrafficDiff } from "../r
 import { loadPrices } from "../app/prices.ts";
 import { command, json, refusal, type Refusal } from "./command.ts";
 import { note, printLine, type Io } from "./io.ts";
-import { priceFolder } from "./price-folder.ts";
 import { figures, printTable } from "./table.ts";
 import { ledgerSettings, storeProblem, type Tools } from "./tools.ts";
-import { noteLeftovers } from "./what-if.ts";
+import { noteLeftovers, priceFolder } from "./what-if.ts";
 
 export const pricesDiff = command("prices diff <a> [b]", {
   summary:

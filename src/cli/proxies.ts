@@ -4,7 +4,7 @@ import { liveMs, type ProxyRun } from "../ports/proxies.ts";
 import { isoTime } from "../reporting/names.ts";
 import { command, json, refusal } from "./command.ts";
 import { printLine } from "./io.ts";
-import { figures, printTable } from "./table.ts";
+import { printRows, right } from "./table.ts";
 import type { LedgerTools } from "./tools.ts";
 
 /** Proxies that share a ledger in PostgreSQL. */
@@ -17,31 +17,17 @@ export const commands = [
     run: async (tools) =>
       tools.proxies === null ? notShared(tools) : { proxies: (await tools.proxies.list()).map(proxyJson) },
     print: (io, { proxies }) =>
-      printTable(
-        io,
-        [
-          "name",
-          "run",
-          "version",
-          "state",
-          "since",
-          "last heartbeat",
-          figures("holds"),
-          figures("held"),
-          figures("leases"),
-        ],
-        proxies.map((each) => [
-          each.name,
-          each.run,
-          each.version,
-          each.state,
-          each.since,
-          ago(each.silent_seconds),
-          each.holds,
-          each.held_usd,
-          each.leases,
-        ]),
-      ),
+      printRows(io, proxies, {
+        name: ({ name }) => name,
+        run: ({ run }) => run,
+        version: ({ version }) => version,
+        state: ({ state }) => state,
+        since: ({ since }) => since,
+        "last heartbeat": ({ silent_seconds }) => ago(silent_seconds),
+        holds: right(({ holds }) => holds),
+        held: right(({ held_usd }) => held_usd),
+        leases: right(({ leases }) => leases),
+      }),
   }),
 
   command("proxies end <name-or-run>", {

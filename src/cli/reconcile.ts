@@ -6,7 +6,7 @@ import { loadPrices } from "../app/prices.ts";
 import { readSpan } from "./arguments.ts";
 import { command, json, refusal } from "./command.ts";
 import { bold, note, printLine, type Io } from "./io.ts";
-import { figures, printFields, printTable } from "./table.ts";
+import { printFields, printRows, right } from "./table.ts";
 import { gatewaySettings, ledgerSettings, type LedgerTools } from "./tools.ts";
 
 export const commands = [
@@ -119,18 +119,17 @@ function print(io: Io, found: ReconciliationJson): void {
     ],
   ]);
   if (io.isTTY) printLine(io, "");
-  printTable(
-    io,
-    ["uncertain", figures("less by"), figures("more by")],
-    uncertainty.items.map(({ kind, below_usd, above_usd }) => [textOf(doubtText, kind), below_usd, above_usd ?? "any"]),
-  );
+  printRows(io, uncertainty.items, {
+    uncertain: ({ kind }) => textOf(doubtText, kind),
+    "less by": right(({ below_usd }) => below_usd),
+    "more by": right(({ above_usd }) => above_usd ?? "any"),
+  });
   if (movements.length > 0) {
     if (io.isTTY) printLine(io, "");
-    printTable(
-      io,
-      ["not from our requests", figures("USD")],
-      movements.map(({ kind, usd, estimate }) => [textOf(movementText, kind), `${estimate ? "about " : ""}${usd}`]),
-    );
+    printRows(io, movements, {
+      "not from our requests": ({ kind }) => textOf(movementText, kind),
+      USD: right(({ usd, estimate }) => `${estimate ? "about " : ""}${usd}`),
+    });
   }
   for (const { group, fraction, instead_of, from, to } of found.explained_by) {
     note(

@@ -61,6 +61,30 @@ export function printTable(
   }
 }
 
+type CellOf<R> = (row: R) => TableCell;
+interface RightColumn<R> {
+  readonly right: CellOf<R>;
+}
+
+/** A column of figures for `printRows`. */
+export function right<R>(cell: CellOf<R>): RightColumn<R> {
+  return { right: cell };
+}
+
+/** Prints a table with a row for each thing, by its columns with their titles. */
+export function printRows<R>(
+  io: Io,
+  rows: readonly R[],
+  columns: Readonly<Record<string, CellOf<R> | RightColumn<R>>>,
+): void {
+  const entries = Object.entries(columns);
+  printTable(
+    io,
+    entries.map(([title, column]) => (typeof column === "function" ? title : figures(title))),
+    rows.map((row) => entries.map(([, column]) => (typeof column === "function" ? column(row) : column.right(row)))),
+  );
+}
+
 interface ShownColumn extends Column {
   readonly index: number;
   readonly width: number;

@@ -12,8 +12,8 @@ import { changeFault, inputFault } from "../admin/result.ts";
 import { teamDetails } from "../core/audit.ts";
 import { command, json } from "./command.ts";
 import { printLine } from "./io.ts";
-import { limitCells, limitChanges, limitOptions, limitTitles } from "./limit-options.ts";
-import { printFields, printTable } from "./table.ts";
+import { limitChanges, limitColumns, limitOptions } from "./limit-options.ts";
+import { printFields, printRows } from "./table.ts";
 
 export const commands = [
   command("teams create <name>", {
@@ -37,17 +37,13 @@ export const commands = [
       return { teams: (await listTeams(teams)).map((team) => ({ ...teamDetails(team), keys: members(team.name) })) };
     },
     print: (io, { teams }) =>
-      printTable(
-        io,
-        ["name", "models", ...limitTitles, "keys", "created"],
-        teams.map(({ name, models, limits, output_cap, keys, created_at }) => [
-          name,
-          models?.join(",") ?? "all",
-          ...limitCells(limits, output_cap),
-          keys.length,
-          created_at,
-        ]),
-      ),
+      printRows(io, teams, {
+        name: ({ name }) => name,
+        models: ({ models }) => models?.join(",") ?? "all",
+        ...limitColumns,
+        keys: ({ keys }) => keys.length,
+        created: ({ created_at }) => created_at,
+      }),
   }),
 
   command("teams show <name>", {

@@ -6,7 +6,7 @@ import type { RepairedRow } from "../app/database.ts";
 import { command, json } from "./command.ts";
 import { note, printLine, type Io } from "./io.ts";
 import { progress } from "./progress.ts";
-import { printTable } from "./table.ts";
+import { printRows } from "./table.ts";
 import { ledgerSettings, type LedgerTools, type Tools } from "./tools.ts";
 
 export const commands = [
@@ -70,11 +70,12 @@ function printVerification(io: Io, { charges, differences, unlisted = 0 }: Verif
     printLine(io, `${counted(charges, "charge")} checked, no difference`);
     return;
   }
-  printTable(
-    io,
-    ["kind", "id", "expected", "found"],
-    differences.map(({ kind, id, expected, found }) => [kind, id, expected, found]),
-  );
+  printRows(io, differences, {
+    kind: ({ kind }) => kind,
+    id: ({ id }) => id,
+    expected: ({ expected }) => expected,
+    found: ({ found }) => found,
+  });
   printLine(io, `${counted(charges, "charge")} checked, ${counted(differences.length + unlisted, "difference")}`);
 }
 

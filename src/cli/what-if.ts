@@ -8,12 +8,19 @@ import { runWhatIf, type Leftovers, type WhatIfReport } from "../reporting/what-
 import { loadPrices } from "../app/prices.ts";
 import { refusal, type Refusal } from "./command.ts";
 import { note, printJson, printText, type Io } from "./io.ts";
-import { priceFolder } from "./price-folder.ts";
 import { progress } from "./progress.ts";
 import { figures as columnOf, printTable, type TableCell } from "./table.ts";
 import type { LedgerTools } from "./tools.ts";
 
 export type ReportFormat = "table" | "csv" | "json";
+
+/** The word for the shipped prices alone; a folder of that name is `./shipped`. */
+const shippedWord = "shipped";
+
+/** The folder to read over the shipped files; null for none. */
+export function priceFolder(word: string): string | null {
+  return word === shippedWord ? null : word;
+}
 
 /** The rows that were asked for, in the order that was. */
 export type ShownRows = <R extends FiguresJson>(rows: readonly R[]) => readonly R[];
