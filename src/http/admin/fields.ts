@@ -24,8 +24,8 @@ function within(value: number | undefined, min: number, max: number): boolean {
   return value !== undefined && value >= min && value <= max;
 }
 
-export const lifetime = duration("How long it works from now on.", 1, lifetimeMsMax);
-export const overlap = duration("How long the present secret still works.", 0, overlapMsMax);
+export const lifetime = duration("Lifetime from now on.", 1, lifetimeMsMax);
+export const overlap = duration("Time that the present secret stays valid.", 0, overlapMsMax);
 
 /** Milliseconds of a checked field. A missing field stays missing, null stays null. */
 export function msOf(text: string): number;
@@ -55,12 +55,12 @@ export function limitOf(defaultCount: number) {
     .min(1, shape)
     .max(1000, shape)
     .default(defaultCount)
-    .meta({ description: "How many at most." });
+    .meta({ description: "Largest number of entries." });
 }
 
 export const cursor = z.string().max(200).meta({ description: "The `next` of the page before." });
 
-const model = z.string().optional().meta({ description: "The model that was asked for." });
+const model = z.string().optional().meta({ description: "The requested model." });
 const chargeState = z.enum(["pending", "posted", "voided"], "must be pending, posted or voided").optional();
 
 export const chargeQuery = z.strictObject({
@@ -78,11 +78,11 @@ export const overviewQuery = z.strictObject({
   span: z
     .enum(spanNames, `must be one of ${spanNames.join(", ")}`)
     .default("7d")
-    .meta({ description: "What is drawn over time." }),
+    .meta({ description: "Span of the series." }),
   by: z
     .enum(spendDimensions, `must be one of ${spendDimensions.join(", ")}`)
     .default("model")
-    .meta({ description: "What it is split by." }),
+    .meta({ description: "Dimension of the series." }),
 });
 
 export const liveQuery = z.strictObject({

@@ -30,7 +30,7 @@ const usageQuery = z.strictObject({
       `must be a list of ${dimensions}, each at most once, separated by commas`,
     )
     .default("model")
-    .meta({ description: `What to group by: ${dimensions}, separated by commas.`, example: "key,model" }),
+    .meta({ description: `Dimensions of the rows: ${dimensions}, separated by commas.`, example: "key,model" }),
   since: instant.default("7d"),
   until: instant.default("0s"),
 });
@@ -53,14 +53,14 @@ const backwards = failure("invalid", "until must not be before since");
 export const figureRoutes: readonly AdminRoute[] = [
   route("GET /whoami", {
     role: "viewer",
-    summary: "Whose token this is",
+    summary: "The admin of this token",
     answer: whoamiSchema,
     handle: async ({ caller: { name, role, expiresAt } }) =>
       found({ name, role, expires_at: isoTimeOrNull(expiresAt) }),
   }),
   route("GET /usage", {
     role: "viewer",
-    summary: "What was spent, added up",
+    summary: "Sums of charges",
     query: usageQuery,
     answer: reportSchema,
     handle: async (tools, { query }) => {
@@ -90,7 +90,7 @@ export const figureRoutes: readonly AdminRoute[] = [
   }),
   route("GET /balance", {
     role: "viewer",
-    summary: "What the gateway's account has left, and how long that lasts",
+    summary: "Balance of the gateway's account, and the time that it lasts",
     answer: balanceSchema,
     handle: async ({ account, accountTtlMs, ledger, clock }) => {
       const [record, burn] = await Promise.all([account(), burnPerHour(ledger, clock.now())]);
@@ -107,7 +107,7 @@ export const figureRoutes: readonly AdminRoute[] = [
   }),
   route("GET /reconciliation", {
     role: "viewer",
-    summary: "The ledger beside the movement of the gateway's account, by the samples that are there",
+    summary: "The ledger compared with the gateway's account, by its samples",
     query: z.strictObject({ since: instant.default("7d"), until: instant.default("0s") }),
     answer: reconciliationSchema,
     handle: async (tools, { query }) => {
@@ -123,14 +123,14 @@ export const figureRoutes: readonly AdminRoute[] = [
   }),
   route("GET /alerts", {
     role: "viewer",
-    summary: "Alerts of the last days with what became of their delivery, newest first, in pages",
+    summary: "Alerts of the last days with the state of their delivery, newest first, in pages",
     query: alertQuerySchema,
     answer: alertListSchema,
     handle: async ({ outbox }, { query }) => found(await listAlerts({ outbox }, query)),
   }),
   route("GET /audit", {
     role: "viewer",
-    summary: "Who changed what, newest first, in pages",
+    summary: "The audit log, newest first, in pages",
     query: auditQuery,
     answer: auditListSchema,
     handle: async (tools, { query: { since, until, limit, cursor: from } }) => {

@@ -28,7 +28,7 @@ const outputCap = outputCapSchema
 
 const newKey = z.strictObject({
   name: nameSchema.meta({ example: "alice" }),
-  team: nameSchema.nullable().optional().meta({ description: "A team that is not there yet comes to be." }),
+  team: nameSchema.nullable().optional().meta({ description: "A team that does not exist is created." }),
   models: modelsSchema
     .optional()
     .meta({ description: "Patterns of the models that it may use, such as gpt-4o*; null for all." }),
@@ -40,8 +40,8 @@ const newKey = z.strictObject({
 const keyChange = z.strictObject({
   team: nameSchema.nullable().optional(),
   models: modelsSchema.optional(),
-  expires: lifetime.nullable().optional().meta({ description: "How long it works from now on; null for ever." }),
-  limits: limitsSchema.optional().meta({ description: "What is left out stays; null takes a limit away." }),
+  expires: lifetime.nullable().optional().meta({ description: "Lifetime from now on; null for no end." }),
+  limits: limitsSchema.optional().meta({ description: "A limit that is left out stays; null removes it." }),
   output_cap: outputCap,
 });
 
@@ -54,7 +54,7 @@ const keyFilter = z.strictObject({
 export const keyRoutes: readonly AdminRoute[] = [
   route("GET /keys", {
     role: "viewer",
-    summary: "Keys, revoked ones too, in the order of their making and in pages",
+    summary: "Keys, including revoked ones, in the order of creation, in pages",
     query: keyFilter,
     answer: keyListSchema,
     handle: async ({ keys, clock }, { query: { limit, cursor: after, state } }) => {
@@ -71,7 +71,7 @@ export const keyRoutes: readonly AdminRoute[] = [
   }),
   route("POST /keys", {
     role: "editor",
-    summary: "Make a key; its text is answered this once",
+    summary: "Create a key; its text is shown only in this answer",
     body: newKey,
     status: 201,
     answer: newKeySchema,
@@ -95,7 +95,7 @@ export const keyRoutes: readonly AdminRoute[] = [
   }),
   route("PATCH /keys/{key}", {
     role: "editor",
-    summary: "Change what is given of a key; its next request heeds it",
+    summary: "Change the given fields of a key, from its next request on",
     body: keyChange,
     answer: keySchema,
     handle: async (tools, { params: [name = ""], body: { expires, output_cap, ...body } }) =>
@@ -105,7 +105,7 @@ export const keyRoutes: readonly AdminRoute[] = [
   }),
   route("POST /keys/{key}/rotate", {
     role: "editor",
-    summary: "Give a key a new secret, answered this once; the present one works on for a while",
+    summary: "Give a key a new secret, shown only in this answer; the present one stays valid for a while",
     body: z.strictObject({ overlap: overlap.default("24h") }),
     answer: rotatedKeySchema,
     handle: async (tools, { params: [name = ""], body }) =>
@@ -115,7 +115,7 @@ export const keyRoutes: readonly AdminRoute[] = [
   }),
   route("POST /keys/{key}/revoke", {
     role: "editor",
-    summary: "Close a key for good; repeating it changes nothing",
+    summary: "Revoke a key for good; repeating it changes nothing",
     answer: keySchema,
     handle: async (tools, { params: [name = ""] }) =>
       answered(await revokeKey(tools, name), ({ key }) => keyJson(key, tools.clock.now())),
@@ -142,7 +142,7 @@ export const teamRoutes: readonly AdminRoute[] = [
   }),
   route("POST /teams", {
     role: "editor",
-    summary: "Make a team",
+    summary: "Create a team",
     body: teamChange.extend({ name: nameSchema.meta({ example: "research" }) }),
     status: 201,
     answer: teamSchema,
@@ -160,7 +160,7 @@ export const teamRoutes: readonly AdminRoute[] = [
   }),
   route("PATCH /teams/{team}", {
     role: "editor",
-    summary: "Change what is given of a team",
+    summary: "Change the given fields of a team",
     body: teamChange,
     answer: teamSchema,
     handle: async (tools, { params: [name = ""], body: { output_cap, ...body } }) =>

@@ -42,7 +42,7 @@ const newBudget = z.strictObject({
 export const budgetRoutes: readonly AdminRoute[] = [
   route("GET /budgets", {
     role: "viewer",
-    summary: "Budgets with what is spent, held and left in their present windows, in pages",
+    summary: "Budgets with spent, held and remaining amounts in their present windows, in pages",
     answer: budgetListSchema,
     query: z.strictObject({ limit: limitOf(100), cursor: cursor.optional() }),
     handle: async (tools, { query: { limit, cursor: after } }) => {
@@ -77,7 +77,7 @@ export const budgetRoutes: readonly AdminRoute[] = [
   }),
   route("DELETE /budgets", {
     role: "editor",
-    summary: "Remove a budget; what was spent stays in the ledger",
+    summary: "Remove a budget; its charges stay in the ledger",
     query: z.strictObject({ scope, period }),
     answer: removedSchema,
     handle: async (tools, { query }) => answered(await removeBudget(tools, query), () => ({ removed: true as const })),
@@ -102,7 +102,7 @@ const correction = z.strictObject({
   amount_usd: z
     .string(amountShape)
     .refine((text) => (parseSignedUsd(text) ?? noMoney) !== noMoney, amountShape)
-    .meta({ description: "What is added to the charge's cost; below zero for a credit.", example: "-0.05" }),
+    .meta({ description: "Amount that is added to the charge's cost; below zero for a credit.", example: "-0.05" }),
   why: z.string().meta({ description: "The reason, kept with the correction." }),
 });
 
@@ -135,7 +135,7 @@ export const chargeRoutes: readonly AdminRoute[] = [
   }),
   route("POST /charges/{request_id}/corrections", {
     role: "editor",
-    summary: "Correct a charge by an amount, as a row of its own; the same correction given twice is made once",
+    summary: "Correct a charge by an amount, as a row of its own; repeating a correction changes nothing",
     body: correction,
     answer: correctionMadeSchema,
     handle: async (tools, { params: [id = ""], body: { amount_usd: amount, why } }) => {

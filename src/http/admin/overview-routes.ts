@@ -32,7 +32,7 @@ export const overviewRoutes: readonly AdminRoute[] = [
   }),
   route("GET /requests/live", {
     role: "viewer",
-    summary: "The latest requests, and then those that began or ended since",
+    summary: "The latest requests; with `after`, those that started or ended since",
     query: liveQuery,
     answer: liveSchema,
     handle: async ({ latest, keys }, { query: { key: asked, team, ...rest } }) => {
@@ -59,13 +59,13 @@ export const overviewRoutes: readonly AdminRoute[] = [
   }),
   route("GET /health", {
     role: "viewer",
-    summary: "The bill beside the ledger, holds that wait, the gateway's errors, alerts",
+    summary: "Reconciliation, pending holds, the gateway's errors, alerts",
     answer: healthSchema,
     handle: async (tools) => found(await runHealth(tools, tools.clock.now())),
   }),
   route("GET /prices/{model}/history", {
     role: "viewer",
-    summary: "A model's prices, those that were and those to come too, newest first",
+    summary: "Past, present and future prices of a model, newest first",
     answer: priceHistorySchema,
     handle: async ({ catalogue, clock }, { params: [name = ""] }) => {
       const prices = catalogue();

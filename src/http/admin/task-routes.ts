@@ -8,11 +8,11 @@ import { cursor, limitOf } from "./fields.ts";
 import { found, route, type AdminRoute } from "./route.ts";
 
 const taskQuery = z.strictObject({
-  key: z.string().max(200).optional().meta({ description: "Of this key alone, by name or id." }),
+  key: z.string().max(200).optional().meta({ description: "A key's name or id." }),
   running: z
     .enum(["true", "false"])
     .optional()
-    .meta({ description: "Only those that are not settled yet, or only those that are." }),
+    .meta({ description: "`true` for unsettled tasks only, `false` for settled ones only." }),
   limit: limitOf(100),
   cursor: cursor.optional(),
 });

@@ -17,37 +17,35 @@ export const chargeSchema = z.strictObject({
   key: textOrNullAs("The key's name; null for a caller without one."),
   team: textOrNullAs("The team that the key was in at that time."),
   route: textAs("The pattern of its path."),
-  model: textAs("The model that the request asked for."),
+  model: textAs("The requested model."),
   served_model: textOrNullAs("The model that the answer names."),
   group: textOrNullAs("The group of the price file that priced it; `default` for a ceiling price."),
   state: z
     .enum(["pending", "posted", "voided"])
     .meta({ description: "Pending until it is settled, with an amount (posted) or without one (voided)." }),
   source: z.enum(sources).nullable().meta({ description: "How the amount is known; null until it is posted." }),
-  stream: z.boolean().meta({ description: "Whether the answer was a stream." }),
+  stream: z.boolean().meta({ description: "True for a stream." }),
   status: z.int().nullable().meta({ description: "The status that the client got." }),
   tokens: tokens.meta({ description: "Tokens that were charged for, in disjoint classes." }),
-  cost_usd: usdOrNullAs("What the gateway charges; null for no price, and unless it is posted."),
+  cost_usd: usdOrNullAs("Cost at the gateway; null without a price, and until it is posted."),
   list_cost_usd: usdOrNullAs("The same tokens at the official price."),
-  minimum_applied: z.boolean().meta({ description: "Whether a minimum charge raised the cost." }),
-  hold_usd: usdOrNullAs("What was held before the request was forwarded."),
+  minimum_applied: z.boolean().meta({ description: "True if a minimum charge raised the cost." }),
+  hold_usd: usdOrNullAs("Hold of the request before it was forwarded."),
   held_for: z
     .strictObject({ output_tokens: count.nullable(), by: text })
     .nullable()
-    .meta({ description: "The output tokens that were held for, and the field or bound that decided." }),
+    .meta({ description: "Output tokens that the hold covers, and the field or bound that decided them." }),
   output_cap: count.nullable().meta({ description: "The maximum that an output cap wrote into the request." }),
-  fitted: count
-    .nullable()
-    .meta({ description: "The maximum that was written into the request so that it fits its budget." }),
-  overage_usd: usd.meta({ description: "What was posted beyond the hold." }),
-  price_version: textOrNullAs("The price that it was computed with."),
+  fitted: count.nullable().meta({ description: "The maximum that was written into the request to fit its budget." }),
+  overage_usd: usd.meta({ description: "Posted amount above the hold." }),
+  price_version: textOrNullAs("Price of its cost."),
   duration_ms: z.number().nullable().meta({ description: "From arrival to the end of the answer." }),
   first_token_ms: z.number().nullable().meta({ description: "From arrival to the first byte of the answer's body." }),
   tags: z.record(z.string(), z.string()).meta({ description: "The tags of its `x-farebox-tag` header." }),
   correction: z
     .strictObject({ of: text, by: textOrNull, at: time, why: textOrNull })
     .nullable()
-    .meta({ description: "Of a correction: the charge that it corrects, who made it, when and why." }),
+    .meta({ description: "For a correction: the corrected charge, the author, the time and the reason." }),
   doubts: z
     .array(z.enum(doubts))
     .meta({ description: "Why the amount may differ from the gateway's bill; [] for no reason." }),
@@ -58,15 +56,11 @@ export const chargeSchema = z.strictObject({
     .strictObject({ input: count, output: count })
     .nullable()
     .meta({ description: "Tokens that were counted as they passed; null where none were." }),
-  units: textOrNullAs(
-    "What a task used up in the gateway's own units, as a decimal; null for what is no task and while it runs.",
-  ),
+  units: textOrNullAs("Units of the gateway that a task used, as a decimal; null for other charges and while it runs."),
   unit_type: textOrNullAs(
     'The type of these units, used_credits for the conversation family; "" where none is stated.',
   ),
-  served_price_version: textOrNullAs(
-    "The price of the model that answered, where it is another one than was asked for.",
-  ),
+  served_price_version: textOrNullAs("Price of the model that answered, if it is not the requested one."),
 });
 export type ChargeJson = Shape<typeof chargeSchema>;
 export const chargeListSchema = z.strictObject({ charges: z.array(chargeSchema), next });
@@ -109,7 +103,7 @@ export const chargeDetailsSchema = chargeSchema.extend({
     .meta({ description: "The lines that add up to the cost; none where it is not made of tokens or a request." }),
   price: priceUsed,
   served_price: priceUsed.meta({
-    description: "The price of the model that answered, where it is another one; the cost is the larger of both.",
+    description: "Price of the model that answered, if it is another one; the cost is the higher of both.",
   }),
   known: text.meta({ description: "How the amount is known, and why it may differ from the bill." }),
 });

@@ -17,7 +17,7 @@ const figures = {
   by_source: z.record(z.string(), requestsAndCost),
   unpriced_requests: count,
   retries: count.meta({ description: "Requests that the client's SDK had sent before; each may have cost." }),
-  cost_in_doubt_usd: usd.meta({ description: "Of the cost, that of charges with doubts." }),
+  cost_in_doubt_usd: usd.meta({ description: "Cost of charges with doubts." }),
 };
 const figuresSchema = z.strictObject(figures);
 export type FiguresJson = Shape<typeof figuresSchema>;
@@ -35,10 +35,10 @@ export const reportSchema = z.strictObject({
   total: figuresSchema,
   ceiling_price: requestsAndCost
     .nullable()
-    .meta({ description: "What was charged at the ceiling price of unknown models; null for nothing." }),
+    .meta({ description: "Charges at the ceiling price of unknown models; null for none." }),
   raw_units: z
     .array(z.strictObject({ unit_type: text, units: text, tasks: count }))
-    .meta({ description: "What tasks used up in units that no price file values, in addition to the cost." }),
+    .meta({ description: "Units of tasks that no price file values, in addition to the cost." }),
 });
 export type ReportJson = Shape<typeof reportSchema>;
 
@@ -94,12 +94,13 @@ export const reconciliationSchema = z.strictObject({
   measure: text,
   requests: count,
   ledger_usd: usd,
-  cost_in_doubt_usd: usd.meta({ description: "Of the ledger's sum, that of charges with doubts." }),
+  cost_in_doubt_usd: usd.meta({ description: "Cost of charges with doubts." }),
   gateway_usd: usd,
   difference_usd: usd.meta({ description: "Above zero when the gateway billed more than the ledger says." }),
   difference_percent: z.number().nullable().meta({ description: "Null where the ledger charged nothing." }),
   factor: z.strictObject({ value: text, from: textOrNull, to: textOrNull }).nullable().meta({
-    description: "What the gateway billed for each US dollar of the ledger; null where the ledger charged nothing.",
+    description:
+      "Amount that the gateway billed for each US dollar of the ledger; null where the ledger charged nothing.",
   }),
   explained_by: z.array(z.strictObject({ group: text, fraction: text, instead_of: text, from: text, to: text })).meta({
     description: "Groups of which another fraction of the official price alone would explain the difference.",
@@ -155,6 +156,6 @@ export const overviewSchema = z.strictObject({
   }),
   empty: z
     .strictObject({ keys: z.boolean(), charges: z.boolean() })
-    .meta({ description: "What there is nothing of yet." }),
+    .meta({ description: "Lists that are still empty." }),
 });
 export type OverviewJson = Shape<typeof overviewSchema>;

@@ -53,10 +53,10 @@ export const healthSchema = z.strictObject({
         key: textOrNull,
         all_keys: z.boolean(),
         since: time,
-        live_streams: count.meta({ description: "Streams that came live since; a mark ends after an hour and three." }),
+        live_streams: count.meta({ description: "Live streams since; a mark ends after an hour and three of them." }),
       }),
     )
-    .meta({ description: "Models whose streams came at once: their answers are held whole." }),
+    .meta({ description: "Models whose streams came at once; holds cover their whole answers." }),
   gateway: z.strictObject({
     since: time,
     requests: count,
@@ -74,7 +74,7 @@ export const healthSchema = z.strictObject({
     models: count,
     reviewed_on: textOrNull,
     age_days: count.nullable(),
-    review_due: z.boolean().meta({ description: "Whether the newest review is more than 60 days ago." }),
+    review_due: z.boolean().meta({ description: "True if the newest review is more than 60 days ago." }),
   }),
 });
 export type HealthJson = Shape<typeof healthSchema>;
@@ -82,7 +82,7 @@ export type HealthJson = Shape<typeof healthSchema>;
 const facts = z
   .record(z.string(), z.unknown())
   .nullable()
-  .meta({ description: "The thing as it was or became, without secrets; null where it was not there." });
+  .meta({ description: "The object before or after the change, without secrets; null where it did not exist." });
 const auditEntrySchema = z.strictObject({
   id: z.int(),
   time,

@@ -31,7 +31,7 @@ const keyFields = {
   rotated_at: timeOrNull,
   previous_valid_until: timeOrNull,
 };
-const secret = text.meta({ description: "The key itself. It is shown this once." });
+const secret = text.meta({ description: "The key itself, shown only in this answer." });
 
 export const keySchema = z.strictObject({ ...keyFields, state: z.enum(keyStates) });
 export type KeyJson = Shape<typeof keySchema>;
@@ -69,7 +69,7 @@ const budgetFields = {
 };
 export const setBudgetSchema = z.strictObject({
   ...budgetFields,
-  note: textOrNull.meta({ description: "Something that may not have been meant; null mostly." }),
+  note: textOrNull.meta({ description: "A hint at a likely mistake; null for none." }),
 });
 export type SetBudgetJson = Shape<typeof setBudgetSchema>;
 /** A budget in one of its windows, with the key that it is of where each key has its own. */

@@ -31,7 +31,7 @@ export const pricedModelSchema = z.strictObject({
   id: text,
   provider: textOrNull,
   group: textOrNull,
-  unit: z.enum(units).meta({ description: "What its rates are for a million of." }),
+  unit: z.enum(units).meta({ description: "Unit of its rates, which are for a million of them." }),
   price: priceSchema.nullable(),
 });
 export type PricedModelJson = Shape<typeof pricedModelSchema>;
