@@ -6,6 +6,7 @@ import type { Catalogue } from "../ports/catalogue.ts";
 import type { Gateway } from "../ports/gateway.ts";
 import type { Seal } from "../ports/seal.ts";
 import type { Account } from "../proxy/account.ts";
+import { RecordFetcher } from "../proxy/fetch-whole.ts";
 import type { ForwardLimits } from "../proxy/forward.ts";
 import { createTaskTracker } from "../proxy/task-settlement.ts";
 import { taskCallback } from "../proxy/task-callback.ts";
@@ -14,7 +15,6 @@ import { callbackPath, createTaskWebhooks } from "../proxy/task-webhooks.ts";
 import { createTask } from "../proxy/task-creation.ts";
 import { cancelTask, pollTask, retrieveTask, type TaskSteps } from "../proxy/tasks.ts";
 import { isRouted, routedTasks } from "../proxy/task-routes.ts";
-import { createWholeCalls } from "../proxy/whole-calls.ts";
 import type { Store } from "../store/store.ts";
 import { createJudge } from "../webhook/judge.ts";
 import { taskWebhookRule } from "./delivering.ts";
@@ -64,12 +64,11 @@ export function buildTaskRoutes(
   const { store, gateway, catalogue, account, seal, wakeDelivery, limits, ...shared } = parts;
   const { ledger, keys, tasks, callbacks, outbox } = store;
   const { clock, events, log, random } = shared;
-  const calls = createWholeCalls({ gateway, clock, limits });
+  const records = new RecordFetcher({ gateway, clock, limits });
   const steps: TaskSteps = {
     ...shared,
     catalogue,
     unpriced: settings.pricing.unpriced,
-    calls,
     tasks,
     tracker: createTaskTracker({ tasks, ledger, keys, catalogue, events, clock, log, random }),
     webhooks: createTaskWebhooks({
@@ -85,7 +84,7 @@ export function buildTaskRoutes(
     random,
     newId: randomUUIDv7,
   };
-  const poll = pollTask(steps);
+  const poll = pollTask(records, steps.tracker);
   const callback = taskCallback({
     callbacks,
     seal,
@@ -108,6 +107,6 @@ export function buildTaskRoutes(
     ],
     routed: { method: "all", path: routedPath, handler: routedTasks(steps, catalogue), isMine: isRouted(catalogue) },
     poll,
-    stop: () => calls.stopAll(),
+    stop: () => records.stopAll(),
   };
 }

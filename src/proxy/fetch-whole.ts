@@ -1,27 +1,22 @@
+import type { Clock } from "../ports/clock.ts";
 import type { Gateway, GatewayHead, GatewayRequest } from "../ports/gateway.ts";
-import type { Stopped, WholeFailure } from "./gateway-failure.ts";
+import { decoded, decodedBytesMax, isPlain } from "../wire/encoding.ts";
+import type { ForwardLimits } from "./forward.ts";
+import type { WholeFailure } from "./gateway-failure.ts";
 
 export type WholeAnswer =
   | { readonly ok: true; readonly head: GatewayHead; readonly bytes: Buffer }
   | { readonly ok: false; readonly failure: WholeFailure };
 
-export interface StoppedCall {
-  readonly ok: false;
-  readonly failure: Stopped;
-}
-
-/** A running request whose answer is wanted whole. */
-export interface WholeCall {
-  readonly answer: Promise<WholeAnswer | StoppedCall>;
-  /** Whether bytes of the request may have reached the gateway. */
-  readonly sent: boolean;
+interface WholeCall {
+  readonly answer: Promise<WholeAnswer>;
   /** Ends it now; nothing happens where it has ended. */
-  stop(stopped: Stopped): void;
+  stop(): void;
 }
 
 /** Sends a request and gathers all of its answer, up to so many bytes. */
-export function sendWhole(gateway: Gateway, request: GatewayRequest, bytesMax: number): WholeCall {
-  const { promise, resolve } = Promise.withResolvers<WholeAnswer | StoppedCall>();
+function sendWhole(gateway: Gateway, request: GatewayRequest, bytesMax: number): WholeCall {
+  const { promise, resolve } = Promise.withResolvers<WholeAnswer>();
   const chunks: Buffer[] = [];
   let size = 0;
   let head: GatewayHead | undefined;
@@ -49,23 +44,57 @@ export function sendWhole(gateway: Gateway, request: GatewayRequest, bytesMax: n
   });
   return {
     answer: promise,
-    get sent() {
-      return call.sent;
-    },
-    stop(failure) {
+    stop() {
       call.abort();
-      resolve({ ok: false, failure });
+      resolve({ ok: false, failure: { kind: "reset", message: "Farebox ended the call." } });
     },
   };
 }
+
+/** Largest answer about tasks that is held, in bytes: records may carry images as text. */
+export const taskAnswerBytesMax = 32 * 1024 * 1024;
 
 /** Answers fetched whole are records, not media. */
 export const recordBytesMax = 4 * 1024 * 1024;
 
 /** Asks the gateway for something small, and waits for all of it. */
 export function fetchWhole(gateway: Gateway, path: string, silenceMs: number): Promise<WholeAnswer> {
+  return sendWhole(gateway, requestFor(path, silenceMs), recordBytesMax).answer;
+}
+
+function requestFor(path: string, silenceMs: number): GatewayRequest {
   const headers = { accept: "application/json", "accept-encoding": "identity" };
-  const { answer } = sendWhole(gateway, { method: "GET", path, headers, body: undefined, silenceMs }, recordBytesMax);
-  // Nobody else has the call, so nobody stops it.
-  return answer as Promise<WholeAnswer>;
+  return { method: "GET", path, headers, body: undefined, silenceMs };
+}
+
+/** Fetches records of tasks for Farebox itself. */
+export class RecordFetcher {
+  readonly #deps: { readonly gateway: Gateway; readonly clock: Clock; readonly limits: ForwardLimits };
+  readonly #running = new Set<WholeCall>();
+  #stopped = false;
+
+  constructor(deps: { readonly gateway: Gateway; readonly clock: Clock; readonly limits: ForwardLimits }) {
+    this.#deps = deps;
+  }
+
+  /** Returns the decoded body of an answer of success; undefined where there is none. */
+  async fetch(path: string): Promise<Buffer | undefined> {
+    if (this.#stopped) return undefined;
+    const { gateway, clock, limits } = this.#deps;
+    const call = sendWhole(gateway, requestFor(path, limits.silenceMs), taskAnswerBytesMax);
+    const timer = clock.after(limits.wholeMs, () => call.stop());
+    this.#running.add(call);
+    const answer = await call.answer;
+    timer.cancel();
+    this.#running.delete(call);
+    if (!answer.ok || answer.head.status >= 300) return undefined;
+    const encoding = answer.head.header("content-encoding");
+    return isPlain(encoding) ? answer.bytes : decoded(answer.bytes, encoding ?? "", decodedBytesMax);
+  }
+
+  /** Ends every running call now, and those that come later. */
+  stopAll(): void {
+    this.#stopped = true;
+    for (const call of this.#running) call.stop();
+  }
 }

@@ -6,8 +6,6 @@ import { failureReason, type TaskFailure } from "../core/task-failures.ts";
 import { finalStatusOf, type TaskRecord } from "../core/tasks.ts";
 import type { Exchange } from "../ports/exchange.ts";
 import type { BindResult } from "../ports/task-store.ts";
-import type { Endpoint } from "../wire/endpoint.ts";
-import { passthrough } from "../wire/endpoints/passthrough.ts";
 import { invalid } from "../wire/model-request.ts";
 import { equalFolded } from "../wire/request-fields.ts";
 import type { TaskRequest, TaskRequestResult } from "../wire/task-request.ts";
@@ -29,8 +27,7 @@ import {
 import { unchangedAnswer, withhold, type Shown, type Verdict } from "./response.ts";
 import { bindTask, foreignTask, noSuchTask, showsForeignTask } from "./task-ownership.ts";
 import { priceTask, type TaskPricing, type TaskQuote } from "./task-price.ts";
-import { taskPath, type TaskSteps } from "./tasks.ts";
-import { taskAnswerBytesMax } from "./whole-calls.ts";
+import { heldForInspection, taskPath, type TaskSteps } from "./tasks.ts";
 
 /** What differs between the paths that create a task. */
 export interface CreationPath {
@@ -205,9 +202,6 @@ async function hold(
 /** What was read as JSON is sent as JSON: another reader of the same bytes could find other fields in them. */
 const formType = /^\s*(?:application\/x-www-form-urlencoded|multipart\/form-data)/i;
 
-/** Answers about tasks: only the inspection reads them. */
-const taskAnswers: Endpoint = { ...passthrough, answerReader: () => ({ push: () => undefined, end: () => undefined }) };
-
 async function forward(
   steps: TaskSteps,
   path: CreationPath,
@@ -217,19 +211,12 @@ async function forward(
   const headers = steps.gatewayHeaders(exchange, covered.who.caller);
   const isForm = !path.isFree && formType.test(headers["content-type"] ?? "");
   const { ending, overheadMs } = await steps.forwarder.forward({
+    ...heldForInspection,
     exchange,
     path: exchange.path + exchange.query,
     headers: isForm ? { ...headers, "content-type": "application/json" } : headers,
     body: exchange.method === "GET" ? undefined : covered.body,
-    endpoint: taskAnswers,
-    stream: false,
-    dropUsageChunk: false,
-    cutAtMaximum: null,
-    watch: undefined,
-    ownHeaders: [],
-    wholeBytesMax: taskAnswerBytesMax,
     inspect: (status, plain) => inspect(steps, path, exchange, covered, status, plain),
-    costHeaders: () => [],
   });
   if (ending.kind === "usageRefused") throw new Error("no usage was asked for, and it was refused");
   return { ending, terms: null, gatewayRequestId: null, firstTokenMs: null, overheadMs };

@@ -3,18 +3,20 @@ import type { Refusal } from "../core/refusals.ts";
 import { finalStatusOf, type Task, type TaskRecord } from "../core/tasks.ts";
 import type { Exchange } from "../ports/exchange.ts";
 import type { TaskStore } from "../ports/task-store.ts";
+import { passthrough } from "../wire/endpoints/passthrough.ts";
 import { withOwnRecordsOnly } from "../wire/own-records.ts";
 import { isTaskId, readTaskRecord, tasksMentioned, tasksNamed } from "../wire/task.ts";
-import { failedCall } from "./gateway-failure.ts";
+import { taskAnswerBytesMax, type RecordFetcher } from "./fetch-whole.ts";
+import type { ForwardParams } from "./forward.ts";
 import { notForwarded, refuse, withKey, type Handler } from "./handler.ts";
 import type { Mask } from "./mask.ts";
 import type { PipelineSteps } from "./pipeline.ts";
+import { unchangedAnswer, withhold, type ResponseEnding } from "./response.ts";
 import type { AdmitTask } from "./task-ceilings.ts";
 import { noSuchTask, showsForeignTask } from "./task-ownership.ts";
 import type { TaskPriceDeps } from "./task-price.ts";
 import type { TaskTracker } from "./task-settlement.ts";
 import type { TaskWebhooks } from "./task-webhooks.ts";
-import { passWhole, type WholeCalls } from "./whole-calls.ts";
 
 /** The path of every family's tasks. */
 export const taskPath = "/api/v1/task";
@@ -23,7 +25,6 @@ export const taskPath = "/api/v1/task";
 export interface TaskSteps extends PipelineSteps, TaskPriceDeps {
   /** The name under which a user knows a budget's scope. */
   readonly scopeName: (shortage: Shortage) => Promise<string>;
-  readonly calls: WholeCalls;
   readonly mask: Mask;
   readonly tasks: TaskStore;
   readonly tracker: TaskTracker;
@@ -117,7 +118,22 @@ function ofOwnTasks(
 
 const nothing = Buffer.alloc(0);
 
-/** Sends the request on and gives the client its answer; the record in it with its task, where it is one of these. */
+/** Answers about tasks are held whole, and read by their inspection alone. */
+export const heldForInspection = {
+  endpoint: { ...passthrough, answerReader: () => ({ push: () => undefined, end: () => undefined }) },
+  stream: false,
+  dropUsageChunk: false,
+  cutAtMaximum: null,
+  watch: undefined,
+  ownHeaders: [],
+  wholeBytesMax: taskAnswerBytesMax,
+  costHeaders: () => [],
+} satisfies Partial<ForwardParams>;
+
+/** The end of a request that has no charge of its own. */
+const withoutCharge: ResponseEnding = { kind: "task" };
+
+/** Sends the request on and gives the client its answer. Returns the record in it with its task, where it is one of these. */
 async function passAnswer(
   steps: TaskSteps,
   exchange: Exchange,
@@ -125,24 +141,21 @@ async function passAnswer(
   asked: AskedTasks,
 ): Promise<{ readonly task: Task; readonly record: TaskRecord } | undefined> {
   const key = tasks[0]?.key ?? "";
-  const sent = await steps.calls.send({
-    method: exchange.method,
+  let record: TaskRecord | undefined;
+  await steps.forwarder.forward({
+    ...heldForInspection,
+    exchange,
     path: asked.path + exchange.query,
     headers: steps.gatewayHeaders(exchange, { key, team: null }),
     body: asked.body,
-    exchange,
+    async inspect(status, plain) {
+      if (plain !== undefined && (await showsForeignTask(steps, plain, { requestId: exchange.id, key })))
+        return withhold(exchange, noSuchTask, withoutCharge);
+      const shown = await Promise.all(tasks.map(({ charge }) => steps.webhooks.shownFor(charge)));
+      record = status < 300 && plain !== undefined ? readTaskRecord(plain) : undefined;
+      return { ending: withoutCharge, show: (text) => shown.reduce((bytes, show) => show(bytes), text) };
+    },
   });
-  if (!sent.ok) {
-    if (!exchange.clientGone) exchange.refuse(failedCall(sent.failure, sent.sent).refusal);
-    return undefined;
-  }
-  if (sent.text !== undefined && (await showsForeignTask(steps, sent.text, { requestId: exchange.id, key }))) {
-    if (!exchange.clientGone) exchange.refuse(noSuchTask);
-    return undefined;
-  }
-  const shown = await Promise.all(tasks.map(({ charge }) => steps.webhooks.shownFor(charge)));
-  passWhole(exchange, sent, steps.mask, (text) => shown.reduce((bytes, show) => show(bytes), text));
-  const record = sent.head.status < 300 && sent.text !== undefined ? readTaskRecord(sent.text) : undefined;
   const task = tasks.find(({ taskId }) => taskId === record?.taskId);
   return task && record && { task, record };
 }
@@ -151,47 +164,42 @@ async function passAnswer(
 export function listTasks(steps: TaskSteps): Handler {
   return withKey(steps.authenticate, async (exchange, { caller }) => {
     const { key } = caller;
-    const headers = steps.gatewayHeaders(exchange, caller);
-    const sent = await steps.calls.send({
-      method: exchange.method,
-      path: exchange.path + exchange.query,
-      headers,
-      body: undefined,
+    await steps.forwarder.forward({
+      ...heldForInspection,
       exchange,
+      path: exchange.path + exchange.query,
+      headers: steps.gatewayHeaders(exchange, caller),
+      body: undefined,
+      async inspect(status, plain) {
+        const isFailure = status >= 300 && plain !== undefined;
+        if (isFailure && !(await showsForeignTask(steps, plain, { requestId: exchange.id, key })))
+          return { ending: withoutCharge, show: unchangedAnswer };
+        const list = await ownTasksIn(steps, plain ?? nothing, key);
+        exchange.answer(status, [["content-type", "application/json"]], list);
+        return { ending: withoutCharge, show: null };
+      },
     });
-    if (!sent.ok) {
-      if (!exchange.clientGone) exchange.refuse(failedCall(sent.failure, sent.sent).refusal);
-      return notForwarded;
-    }
-    const { text } = sent;
-    if (
-      sent.head.status >= 300 &&
-      text !== undefined &&
-      !(await showsForeignTask(steps, text, { requestId: exchange.id, key }))
-    ) {
-      passWhole(exchange, sent, steps.mask);
-      return notForwarded;
-    }
-    const own: Task[] = [];
-    for (const taskId of text === undefined ? [] : tasksNamed(text)) {
-      const task = await steps.tasks.find(taskId);
-      if (task?.key === key) own.push(task);
-    }
-    const shown = await Promise.all(own.map(({ charge }) => steps.webhooks.shownFor(charge)));
-    const list = Buffer.from(withOwnRecordsOnly(text ?? nothing, new Set(own.map(({ taskId }) => taskId))));
-    const answered = shown.reduce((bytes, show) => show(bytes), steps.mask(list));
-    exchange.answer(sent.head.status, [["content-type", "application/json"]], answered);
     return notForwarded;
   });
 }
 
-/** A look at a task by Farebox itself, for the poller: retrieved with the gateway's credential, and taken to heart. */
-export function pollTask({ calls, tracker }: Pick<TaskSteps, "calls" | "tracker">): (task: Task) => Promise<void> {
+/** Returns the records of a list that are of a key's tasks, as their client is to see them. */
+async function ownTasksIn({ tasks, webhooks, mask }: TaskSteps, list: Buffer, key: string): Promise<Buffer> {
+  const own: Task[] = [];
+  for (const taskId of tasksNamed(list)) {
+    const task = await tasks.find(taskId);
+    if (task?.key === key) own.push(task);
+  }
+  const shown = await Promise.all(own.map(({ charge }) => webhooks.shownFor(charge)));
+  const records = Buffer.from(withOwnRecordsOnly(list, new Set(own.map(({ taskId }) => taskId))));
+  return shown.reduce((bytes, show) => show(bytes), mask(records));
+}
+
+/** Fetches a task's record for Farebox itself, with the gateway's credential. */
+export function pollTask(records: RecordFetcher, tracker: TaskTracker): (task: Task) => Promise<void> {
   return async (task) => {
-    const path = `${taskPath}/${encodeURIComponent(task.taskId)}`;
-    const headers = { accept: "application/json", "accept-encoding": "identity" };
-    const sent = await calls.send({ method: "GET", path, headers, body: undefined, exchange: null });
-    const record = sent.ok && sent.head.status < 300 && sent.text !== undefined ? readTaskRecord(sent.text) : undefined;
+    const answer = await records.fetch(`${taskPath}/${encodeURIComponent(task.taskId)}`);
+    const record = answer && readTaskRecord(answer);
     await (record === undefined ? tracker.onPollFailed(task) : tracker.onRecord(task, record, "poller"));
   };
 }
