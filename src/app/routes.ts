@@ -1,6 +1,8 @@
 import { createAdminGate } from "../admin/admin-gate.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Task } from "../core/tasks.ts";
+import { adminRoutes } from "../http/admin/routes.ts";
+import { serveAdmin } from "../http/admin/serve-route.ts";
 import { dashboardRoutes } from "../http/dashboard/files.ts";
 import { sessionRoutes } from "../http/dashboard/session-routes.ts";
 import { createDashboardSessions } from "../http/dashboard/signed-in.ts";
@@ -29,7 +31,6 @@ import type { GatewayHealth, ProcessHealth } from "../reporting/health.ts";
 import { newestReview } from "../reporting/price-review.ts";
 import type { SpendMemory } from "../reporting/spend-memory.ts";
 import type { Store } from "../store/store.ts";
-import { adminApi } from "./admin-api.ts";
 import type { PeersStanding } from "./fleet.ts";
 import { dashboardFolder } from "./package.ts";
 import { buildSteps, meteredRoutes, modelRoutes, passedRoutes } from "./steps.ts";
@@ -195,16 +196,19 @@ export function buildRoutes(settings: Settings, parts: RouteDeps): BuiltRoutes {
       latest: store.figures.ledger,
       clock,
     }),
-    ...adminApi({
-      store,
+    ...serveAdmin(adminRoutes(parts.version), {
+      ...store,
+      latest: store.figures.ledger,
       calendar: parts.calendar,
       clock,
       catalogue,
-      account,
+      account: async () => {
+        const found = await account.lookUp();
+        return found.ok ? found.record : undefined;
+      },
       gate,
       dashboardSessions,
       accountTtlMs: settings.balance.ttlMs,
-      version: parts.version,
       memory: parts.memory,
       process: healthFacts,
     }),
