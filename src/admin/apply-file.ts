@@ -5,7 +5,7 @@ import { namePattern } from "../core/keys.ts";
 import { limitMax } from "../core/limits.ts";
 import { outputCapMax } from "../core/output-cap.ts";
 import { parseUsd } from "../core/money.ts";
-import { patternPattern } from "./fields.ts";
+import { patternPattern, wholeNumberOrNull } from "./fields.ts";
 
 /*
  * The shape of a file of `apply`. Every `error` is the end of the sentence "write …", so that a fault says what is wanted.
@@ -44,25 +44,14 @@ const models = z
   .optional()
   .describe("Models that may be used, * standing for any characters; left out or null, all.");
 
-const limitWords = `a whole number from 1 to ${limitMax}, or null for no limit`;
-const limit = z
-  .int({ error: limitWords })
-  .min(1, { error: limitWords })
-  .max(limitMax, { error: limitWords })
-  .nullable()
-  .optional();
+const limit = wholeNumberOrNull("", limitMax, "limit").optional();
 const limits = block({
   rpm: limit.describe("Requests in any 60 seconds."),
   tpm: limit.describe("Tokens of the requests of any 60 seconds."),
   parallel: limit.describe("Requests at the same time."),
 }).optional();
 
-const capWords = `a whole number from 1 to ${outputCapMax}, or null for no cap`;
-const outputCap = z
-  .int({ error: capWords })
-  .min(1, { error: capWords })
-  .max(outputCapMax, { error: capWords })
-  .nullable()
+const outputCap = wholeNumberOrNull("", outputCapMax, "cap")
   .optional()
   .describe("Most output tokens for each choice of a request; left out or null, no cap.");
 

@@ -20,14 +20,16 @@ export const modelsSchema = z
   .max(100, "must be at most 100 patterns")
   .nullable();
 
-const limitShape = `must be a whole number from 1 to ${limitMax}, or null for no limit`;
+/** A whole number from 1, or null for none; `lead` starts its message. */
+export function wholeNumberOrNull(lead: "must be " | "", max: number, what: "limit" | "cap") {
+  const shape = `${lead}a whole number from 1 to ${max}, or null for no ${what}`;
+  return z.int(shape).min(1, shape).max(max, shape).nullable();
+}
 
-const limitSchema = z.int(limitShape).min(1, limitShape).max(limitMax, limitShape).nullable().optional();
+const limitSchema = wholeNumberOrNull("must be ", limitMax, "limit").optional();
 
-/** Requests and tokens in any 60 seconds, and requests at the same time. What is left out stays as it is; null takes a limit away. */
+/** Requests and tokens in any 60 seconds, and requests at the same time. A missing limit stays as it is; null removes it. */
 export const limitsSchema = z.strictObject({ rpm: limitSchema, tpm: limitSchema, parallel: limitSchema });
 
-const capShape = `must be a whole number from 1 to ${outputCapMax}, or null for no cap`;
-
 /** Most output tokens for each choice of a request; null for no cap. */
-export const outputCapSchema = z.int(capShape).min(1, capShape).max(outputCapMax, capShape).nullable();
+export const outputCapSchema = wholeNumberOrNull("must be ", outputCapMax, "cap");
