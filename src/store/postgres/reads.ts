@@ -9,14 +9,13 @@ import type { OldHold } from "../../ports/ledger.ts";
 import type { ShortReadings } from "../readings.ts";
 import { budgetOf, snapshot, withoutSeq, type BudgetRow, type StoredBudget } from "../rows/budgets.ts";
 import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
+import { runsTask } from "../tables/tasks.ts";
 import type { Database, Statements } from "./connection.ts";
+import { readBudgets } from "./known-budgets.ts";
 import { sumCharges } from "./sum-charges.ts";
 
 /** How long a proxy that runs may be silent. Milliseconds. */
 const silentMsMax = 5_000;
-
-/** Of a row of `charges`: whether it pays for a task that is known, which alone ends it. */
-const runsTask = "(kind = 'task' and exists (select 1 from tasks where tasks.charge = charges.id))";
 
 /** See the ledger's port: reads of a few milliseconds. */
 export class PostgresReads implements ShortReadings {
@@ -83,11 +82,6 @@ export class PostgresReads implements ShortReadings {
       return wanted.map((window) => snapshot({ ...window, ...sumsOf(rowOf(window) ?? summed.get(window)) }));
     }, "snapshot");
   }
-}
-
-/** All budgets in the order of their creation. */
-async function readBudgets(db: Statements): Promise<StoredBudget[]> {
-  return (await db.rows<BudgetRow>("select * from budgets order by seq")).map(budgetOf);
 }
 
 /** The budgets that weigh on a caller, in the order of their creation. */

@@ -2,7 +2,7 @@ import { accessSync, constants } from "node:fs";
 import { guarded, openKnown, type CopyFailure } from "./backup.ts";
 import { knownSchema } from "./migrate.ts";
 import { isServed } from "./open.ts";
-import { runsTask } from "./tasks.ts";
+import { runsTask } from "../tables/tasks.ts";
 
 /** The schema that has tasks. */
 const tasksSince = 11;

@@ -10,7 +10,7 @@ import { snapshot, withoutSeq, type StoredBudget } from "../rows/budgets.ts";
 import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
 import { readBudgets, readBudgetsOf, sumCharges } from "./budgets.ts";
 import type { Connection, Statement } from "./connection.ts";
-import { runsTask } from "./tasks.ts";
+import { runsTask } from "../tables/tasks.ts";
 
 /** Reads that take microseconds, on whichever connection. */
 export class ShortReads implements ShortReadings {

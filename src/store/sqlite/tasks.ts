@@ -2,9 +2,6 @@ import type { BindResult, NewTask, TaskObservation } from "../../ports/task-stor
 import type { TaskEndFacts } from "../commands.ts";
 import type { Connection } from "./connection.ts";
 
-/** Of a row of `charges`: whether it pays for a task that is known, which alone ends it. */
-export const runsTask = "(kind = 'task' and exists (select 1 from tasks where tasks.charge = charges.id))";
-
 /** Writes which task the charge pays for; its caller has seen that the charge is a pending one of a task. */
 export function bindTask(db: Connection, task: NewTask, isPending: boolean): BindResult {
   const known = db.prepare("select charge from tasks where task_id = ?").pluck().get(task.taskId);

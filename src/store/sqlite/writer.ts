@@ -23,6 +23,7 @@ import { snapshot } from "../rows/budgets.ts";
 import { stepsOf, type RunCommand, type RunReply, type WriteName } from "../tables/tables.ts";
 import { isPostedForTheDead, lateCorrection, lateSettlement } from "../late-settlement.ts";
 import type { ChargeRow } from "../rows/charges.ts";
+import { runsTask } from "../tables/tasks.ts";
 import { adjust } from "./adjustments.ts";
 import { answerEach } from "./answer.ts";
 import { WindowBook, type OpenWindow } from "./budgets.ts";
@@ -30,7 +31,7 @@ import { ChargeBook, type EndedCharge, type PendingCharge } from "./charges.ts";
 import { storageFault, type Connection, type Statement } from "./connection.ts";
 import { lostFile, type OpenedFiles } from "./opened-files.ts";
 import { RollupBook } from "./rollups.ts";
-import { bindTask, endTask, runsTask, sawTask } from "./tasks.ts";
+import { bindTask, endTask, sawTask } from "./tasks.ts";
 import { burstMarks } from "./stream-bursts.ts";
 import { writtenFor } from "./written-limits.ts";
 
