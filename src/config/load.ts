@@ -84,17 +84,22 @@ function readSetting(name: SettingName, sources: readonly Source[], readFile: Re
   for (const source of sources) {
     const written = textIn(source, name, kind.fileForm, readFile);
     if (written === null) continue;
-    const found = { name, from: source.origin, label: written.label };
-    if (!written.ok) return { ...found, value: undefined, text: null, problem: `${written.label} ${written.problem}` };
-    const parsed = kind.schema.safeParse(written.text);
-    const refused = (problem: string) => ({ ...found, value: undefined, text: null, problem });
-    if (!parsed.success) return refused(`${written.label} ${parsed.error.issues[0]?.message}`);
-    const { data } = parsed;
+    const { label } = written;
+    const found = { name, from: source.origin, label };
+    const refused = (problem: string | undefined): Found => ({
+      ...found,
+      value: undefined,
+      text: null,
+      problem: `${label} ${problem}`,
+    });
+    if (!written.ok) return refused(written.problem);
+    const { data, error } = kind.schema.safeParse(written.text);
+    if (error) return refused(error.issues[0]?.message);
     if (name !== "database") return { ...found, value: data, text: written.text, problem: null };
     const database = data as DatabaseSetting;
     if (source.origin === "flag" && database.kind === "postgres" && database.hasPassword)
       return refused(
-        `${written.label} must not hold a password, which other users of this machine could see: put it in ${variableOf(name)} or ${variableOf(name)}_FILE`,
+        `must not hold a password, which other users of this machine could see: put it in ${variableOf(name)} or ${variableOf(name)}_FILE`,
       );
     return { ...found, value: data, text: shownDatabase(database), problem: null };
   }
