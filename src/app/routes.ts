@@ -45,22 +45,22 @@ interface RouteDeps {
   readonly store: Store;
   readonly gateway: Gateway;
   readonly tokens: TokenCounter;
-  /** The prices in force; asked anew by every request. */
+  /** Returns the prices in force, for each request. */
   readonly catalogue: () => Catalogue;
   readonly metrics: Pick<Metrics, "events" | "scrape">;
   readonly work: Work;
-  /** What a page that many look at reads of the ledger; no long work of others holds it up. */
+  /** Spend for a page with many readers; no long query of others delays it. */
   readonly memory: SpendMemory;
   readonly gatewayHealth: () => GatewayHealth;
   readonly startedAt: number;
-  /** There is a task that the poller is to follow. */
+  /** Reports a task that the poller is to follow. */
   readonly wakePoller: () => void;
   /** Something was put into the outbox. */
   readonly wakeDelivery: () => void;
   readonly seal: Seal;
-  /** What other proxies used of limits, where there are any. */
+  /** Usage of limits by peers, where there are any. */
   readonly peerUsage?: PeerUsage | undefined;
-  /** What `/readyz` says of them; null where there are none. */
+  /** Returns the state of peers for `/readyz`; null where there are none. */
   readonly peers?: () => PeersStanding | null;
   /** At least 0, below 1. */
   readonly random: () => number;
@@ -70,7 +70,7 @@ interface RouteDeps {
 
 export interface BuiltRoutes {
   readonly routes: readonly Route[];
-  /** What is one for all processes of this proxy, and used by its workers. */
+  /** Steps that all processes of this proxy share. */
   readonly shared: Pick<RequestSteps, "limiter" | "balanceGuard" | "claimTask"> & {
     settle(params: SettleParams): Promise<void>;
     readonly taskOwner: TaskOwner;
@@ -78,11 +78,11 @@ export interface BuiltRoutes {
   stopBeingReady(): void;
   /** The account record as the gateway has it now; undefined where it gives none. */
   freshAccount(): Promise<unknown>;
-  /** Has a task's record fetched and taken to heart. */
+  /** Fetches and applies a task's record. */
   pollTask(task: Task): Promise<void>;
   /** Ends every running call at the gateway; each is settled. */
   stopForwarding(): void;
-  /** What was used here of the limits of keys and teams. */
+  /** Returns the usage here of limits of keys and teams. */
   limitsUsed: ProcessLimiter["used"];
 }
 

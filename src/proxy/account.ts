@@ -27,7 +27,7 @@ export interface AccountRecord {
   readonly fetchedAt: number;
 }
 
-/** Why there is no record: the gateway's own answer, or that there was none. */
+/** Reason for a missing record: the gateway's own answer, or none. */
 class AccountFailure extends Error {
   readonly answer: WholeAnswer;
 
@@ -47,7 +47,7 @@ export interface Account {
   refresh(): Promise<AccountRecord | undefined>;
 }
 
-/** The account record, remembered for a while. Concurrent misses are one request; an old one serves while it is fetched anew, and when the gateway fails. */
+/** Caches the account record. Concurrent misses share one request; a stale record serves while it is fetched again, and when the gateway fails. */
 export function createAccount(deps: {
   readonly gateway: Gateway;
   readonly clock: Clock;

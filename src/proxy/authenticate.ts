@@ -14,7 +14,7 @@ import type { RunSessions } from "../ports/run-sessions.ts";
 import type { TeamStore } from "../ports/team-store.ts";
 import { isSigned, readCredential } from "../wire/run-credential.ts";
 
-/** Who makes a request; `key` is null where none is asked for. */
+/** Key, team and caller of a request; `key` is null where none is asked for. */
 export interface Authenticated {
   readonly key: Key | null;
   /** The key's team; null for none. */
@@ -34,7 +34,7 @@ type Known = Extract<Authentication, { ok: true }> & { readonly key: Key };
 /** Answers at once for a key that is remembered. */
 export type Authenticate = (exchange: Exchange) => Authentication | Promise<Authentication>;
 
-const nobody: Authentication = { ok: true, key: null, team: null, caller: { key: "", team: null } };
+const anonymous: Authentication = { ok: true, key: null, team: null, caller: { key: "", team: null } };
 
 /** Keys remembered between requests; a change in the store empties the memory. */
 const rememberedKeysMax = 20_000;
@@ -47,13 +47,13 @@ const keyPattern = /^sk-fb-([a-z0-9]{1,32})-[A-Za-z0-9_-]{20,128}$/;
 
 type KeyAuthentication = Known | Extract<Authentication, { ok: false }>;
 
-/** Who has which key. Keys are remembered, and forgotten with every change in the store. */
+/** Finds keys by their secrets. Remembers them until anything changes in the store. */
 export interface Keyring {
-  /** Whose secret this is. */
+  /** Returns the key with this secret. */
   bySecret(secret: string): KeyAuthentication | Promise<KeyAuthentication>;
-  /** As `bySecret` for a secret that was seen before: of a key's id, by its SHA-256. */
+  /** Returns the key by the SHA-256 of a secret that was seen before. */
   byDigest(id: string, digest: Buffer): Promise<KeyAuthentication>;
-  /** Whose session this credential is of, as that key. */
+  /** Returns the key of the session with this credential. */
   bySession(credential: string): KeyAuthentication | Promise<KeyAuthentication>;
   /** The session of a credential, whether it is over or not; undefined for one that this ledger did not sign. */
   sessionOf(credential: string): Promise<RunSession | undefined>;
@@ -107,7 +107,7 @@ export function createKeyring(deps: {
     return answer;
   }
 
-  /** Of the ledger, where it never changes. */
+  /** Properties of the ledger that never change. */
   let runSecret: string | null = null;
 
   async function sessionOf(text: string): Promise<RunSession | undefined> {
@@ -161,7 +161,7 @@ export function digestOfSecret(secret: string): Buffer {
   return hash("sha256", secret, "buffer");
 }
 
-/** The step that says whose request this is. `open` asks nobody on this machine for a key. */
+/** Creates the step that authenticates requests. `open` asks no client on this machine for a key. */
 export function createAuthenticator({
   keyring,
   mode,
@@ -174,13 +174,13 @@ export function createAuthenticator({
     if (credential === "two") return refused("Authorization, x-api-key and api-key carry different keys; send one.");
     if (credential !== undefined && keyPattern.test(credential)) return keyring.bySecret(credential);
     if (credential !== undefined && readCredential(credential) !== undefined) return keyring.bySession(credential);
-    if (mode === "open" && exchange.isLocal) return nobody;
+    if (mode === "open" && exchange.isLocal) return anonymous;
     if (credential !== undefined) return notAKey;
     return refused("No API key was sent. Send a Farebox key as 'Authorization: Bearer sk-fb-…', x-api-key or api-key.");
   };
 }
 
-/** Whether the key and its team permit a model, by any of the names that it goes by. */
+/** Reports whether the key and its team permit a model, under any of its names. */
 export function mayUseModel({ key, team }: Authenticated, ...names: readonly string[]): boolean {
   return (key === null || mayUse(key, ...names)) && (team === null || mayUse(team, ...names));
 }
@@ -190,12 +190,12 @@ export function outputCapOf({ key, team }: Pick<Authenticated, "key" | "team">, 
   return smallestCap(key?.outputCap, team?.outputCap, ofAll);
 }
 
-/** Whether the key or its team may use some models only. */
+/** Reports whether the key or its team may use some models only. */
 export function hasModelList({ key, team }: Authenticated): boolean {
   return key?.models != null || team?.models != null;
 }
 
-/** Whether it is the key's secret, or after a rotation the one before while the overlap runs. */
+/** Reports whether this is the key's secret, or its previous one during the overlap after a rotation. */
 function opens({ digest, previous }: Key, sent: Buffer, now: number): boolean {
   return isDigest(digest, sent) || (previous !== null && now < previous.validUntil && isDigest(previous.digest, sent));
 }
@@ -205,7 +205,7 @@ function isDigest(hex: string, digest: Buffer): boolean {
   return stored.length === digest.length && timingSafeEqual(stored, digest);
 }
 
-/** Whether a request carries a credential in one of the headers of keys. */
+/** Reports whether a request carries a credential in one of the headers of keys. */
 export function hasCredential(exchange: Exchange): boolean {
   return credentialOf(exchange) !== undefined;
 }

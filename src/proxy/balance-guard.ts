@@ -5,10 +5,10 @@ import type { Log } from "../ports/log.ts";
 import { readAccount } from "../wire/account.ts";
 import type { AccountLookup } from "./account.ts";
 
-/** Why nothing is to be forwarded now; null while the balance is not known to be under the floor. */
+/** Returns the refusal while the balance is known to be under the floor; null otherwise. */
 export type BalanceGuard = () => Refusal | null | Promise<Refusal | null>;
 
-/** A request waits so long for the gateway's record; after that nobody does until it has come. Milliseconds. */
+/** Longest wait of a request for the gateway's record, in milliseconds. After one such wait no request waits until it has come. */
 const patienceMs = 2_000;
 
 /** Turns requests away while the gateway's balance is known to be under the floor. Reads the remembered account record. */

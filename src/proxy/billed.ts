@@ -11,9 +11,9 @@ import type { AnswerTerms, ToolCalls } from "../wire/answer-terms.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import { pricedFor, type Quote } from "./price.ts";
 
-/** What an answer is charged by beside its tokens and the price that was asked for. */
+/** Terms that an answer is charged by, in addition to its tokens and the price that was asked for. */
 export interface Billed {
-  /** Of another model that answered. */
+  /** Price of another model that answered. */
   readonly servedPrice: PinnedPrice | null;
   /** Undefined for the standard service tier and no calls of hosted tools. */
   readonly billing: Billing | undefined;
@@ -93,7 +93,7 @@ function servedBy({ request, model, at, catalogue }: Quote, name: string | null)
   return { isOther: true, price: found.unit === model.unit ? (pricedFor(request, found)?.price ?? null) : null };
 }
 
-/** Whether a name that no file has is the other with a date or a revision after it. */
+/** Reports whether an unknown name is the other one with a date or a revision after it. */
 function isRevision(name: string, asked: string): boolean {
   const bare = asked.slice(asked.lastIndexOf("/") + 1);
   return (
@@ -102,7 +102,7 @@ function isRevision(name: string, asked: string): boolean {
   );
 }
 
-/** What an answer cost and what its budget has left, from its reported usage and the hold's own answer. */
+/** Returns headers with an answer's cost and its budget's remaining room, by reported usage and the hold's result. */
 export function costHeaders({ price, room, hold }: Held, quote: Quote, answer: ModelAnswer): HeaderList {
   const usage = usageIn(quote.model?.unit ?? "token", answer.usage, quote.request.classes.prompt);
   if (price === null || usage === undefined) return [];

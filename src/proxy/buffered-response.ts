@@ -31,7 +31,7 @@ type BufferedDeps = ResponseDeps & {
 };
 
 interface Decoded {
-  /** Whether the reader has all of it. */
+  /** True where the reader has all of it. */
   readonly isRead: boolean;
   /** All of it; undefined where it cannot be decoded, has begun to leave, or is too large to be kept. */
   readonly plain: Buffer | undefined;
@@ -40,7 +40,7 @@ interface Decoded {
 /** A plain answer: held until whole, up to a size; a larger one passes as it comes, or is refused. */
 export class BufferedResponse implements ResponseMode {
   readonly #deps: BufferedDeps;
-  /** What has not left yet. */
+  /** Bytes that have not left yet. */
   #held: Buffer[] = [];
   #bytes = 0;
   /** A compressed answer, to be read when it is decoded. */

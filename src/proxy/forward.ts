@@ -22,21 +22,21 @@ import { sharedPace, timedPace } from "./stream-watch.ts";
 import type { StreamWatch } from "./stream-watch.ts";
 import { Upload } from "./upload.ts";
 
-/** What is sent, and how its answer is to be treated. */
+/** A request to forward, and the treatment of its answer. */
 export interface ForwardParams {
   readonly exchange: Exchange;
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer | Upload | undefined;
-  /** How the answer is read. */
+  /** Reads the answer. */
   readonly endpoint: Endpoint;
-  /** Whether the client asked for a stream: it then ends with its client. */
+  /** True where the client asked for a stream, which ends with its client. */
   readonly stream: boolean;
   /** Take out the usage chunk that the client did not ask for. */
   readonly dropUsageChunk: boolean;
   /** The refusal that ends a stream which reached a maximum that Farebox wrote; null where the gateway's own event may end it. */
   readonly cutAtMaximum: Refusal | null;
-  /** Looks on where the stream could outgrow its hold. */
+  /** Watches a stream that could outgrow its hold. */
   readonly watch: StreamWatch | undefined;
   /** Headers of our own, whatever the answer is. */
   readonly ownHeaders: HeaderList;
@@ -121,7 +121,7 @@ class Forwarding implements GatewayReceiver, Indexed {
   #head: GatewayHead | undefined;
   #firstByteAt: number | null = null;
   #terms: AnswerTerms | null = null;
-  /** Whether a header of the answer repeats the gateway's credential. */
+  /** True where a header of the answer repeats the gateway's credential. */
   #repeatsKey = false;
   #over = false;
 
@@ -257,7 +257,7 @@ class Forwarding implements GatewayReceiver, Indexed {
     else this.stop(clientLeft);
   }
 
-  /** Whether the gateway has only a part of the request: that is none yet, and nothing to bill. */
+  /** True while the gateway has only a part of the request, which it cannot bill. */
   get #isUploading(): boolean {
     const { body } = this.#params;
     return body instanceof Upload && !body.isComplete;

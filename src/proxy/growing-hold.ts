@@ -26,25 +26,25 @@ import type { OutputListener } from "../wire/stream-output.ts";
 import type { StreamWatch, WatchedStream } from "./stream-watch.ts";
 import { WrittenText } from "./written-text.ts";
 
-/** So long a stream may stand still for its hold; the reserve covers what the gateway sends meanwhile. Milliseconds. */
+/** Longest pause while an extension is pending, in milliseconds. The reserve covers output that the gateway sends meanwhile. */
 export const pauseMsMax = 2_000;
-/** What has already arrived of a stream that is ended was billed: it is still passed on and counted. Milliseconds. */
+/** Time for output that had arrived when a stream is ended, in milliseconds: it was billed, so it is passed on and counted. */
 const drainMs = 10;
-/** How long it may take until the gateway hears of a stream's end. Milliseconds. */
+/** Longest time until the gateway notices a stream's end, in milliseconds. */
 const hearingMs = 50;
 /** Pauses before a ledger that could not be written is asked again. Milliseconds. */
 const retryMs = { first: 50, longest: 1_000 } as const;
 
 export interface GrowParams {
   readonly id: string;
-  /** What is held at first. */
+  /** Initial hold. */
   readonly hold: PicoUsd;
   readonly growth: Growth;
   readonly quote: Quote & { readonly model: CatalogueModel };
   readonly body: Buffer;
   /** The output tokens of a maximum that the request states, which the hold covers; null where it states none. */
   readonly statedTokens: number | null;
-  /** Told once of a stream that states no maximum: that it came at once, or, at its end, that it came live. */
+  /** Called once for a stream without a stated maximum: when it comes at once, or at its end if it came live. */
   readonly saw: (kind: StreamKind) => void;
 }
 
@@ -81,7 +81,7 @@ export class GrowingHold implements StreamWatch {
   #wake: (() => void) | undefined;
   #state: "growing" | "ending" | "over" = "growing";
   readonly #judge: BurstJudge;
-  /** How far a count may pass a stated maximum before the gateway is taken not to obey it. */
+  /** Tokens by which a count may pass a stated maximum before the gateway is considered not to obey it. */
   readonly #slack: number;
   readonly unreadBytes: number;
   #isWorking = false;
@@ -135,7 +135,7 @@ export class GrowingHold implements StreamWatch {
     },
   };
 
-  /** Whether what is written can still outgrow the hold. */
+  /** Reports whether the output can still outgrow the hold. */
   #counts(): boolean {
     return this.#state !== "over" && !isWorstCase(this.#progress(), this.#growth);
   }
@@ -300,7 +300,7 @@ export class GrowingHold implements StreamWatch {
     return tokensCovered(this.#hold, this.#growth.costAt, this.#growth.outputTokensMax);
   }
 
-  /** What the hold lacks for so many tokens. */
+  /** Returns the amount that the hold lacks for so many tokens. */
   #lacking(tokens: number): PicoUsd {
     const lacking = this.#growth.costAt(tokens) - this.#hold;
     return (lacking > 0n ? lacking : 0n) as PicoUsd;

@@ -2,7 +2,7 @@ import type { Refusal } from "../core/refusals.ts";
 import type { Exchange } from "../ports/exchange.ts";
 import type { Authenticate, Authenticated } from "./authenticate.ts";
 
-/** What a handler tells of an exchange that it has answered, for the request's metrics and its log line. */
+/** Facts about an answered exchange, for the request's metrics and its log line. */
 export interface Summary {
   /** The catalogue's id, `other` for a model that it does not know; null where none was asked for. */
   readonly model: string | null;

@@ -16,10 +16,10 @@ export interface Held {
   readonly id: string;
   readonly route: string;
   readonly hold: PicoUsd | null;
-  /** How the hold grows, where it is only a first slice. */
+  /** Growth of a hold that is only a first slice. */
   readonly growth: Growth | null;
   readonly price: PriceVersion | null;
-  /** What the tightest hard budget has left beside this hold; null when none weighs on the caller. */
+  /** Room of the tightest hard budget in addition to this hold; null when none applies to the caller. */
   readonly room: PicoUsd | null;
 }
 
@@ -84,7 +84,7 @@ export interface HoldParams<Fitted = FittedRequest> extends HoldRow {
   readonly fitted: ((tokens: number) => Fitted | null) | null;
 }
 
-/** How often a request is fitted again, where less was left than the ledger had said. */
+/** Most times that a request is fitted again, where less was left than the ledger had said. */
 const fitsMax = 3;
 
 interface HoldDeps {
@@ -179,7 +179,7 @@ function isShort(result: HoldResult): result is Extract<HoldResult, { ok: false;
   return !result.ok && result.reason === "no_room";
 }
 
-/** What the window has left now, never below nothing. */
+/** Returns the room that the window has now, at least 0. */
 function roomNow({ window }: Shortage): bigint {
   const room = window.budget.limit - window.spent - window.held;
   return room > 0n ? room : 0n;
@@ -190,7 +190,7 @@ function roomFor({ window, exhausted }: Shortage): bigint {
   return window.budget.limit - window.spent - (exhausted ? 0n : window.held);
 }
 
-/** Why a hold was refused, in the words of an answer. `fields`: those whose cost nothing bounds. */
+/** Returns the refusal for a hold that was not placed. `fields`: those without a bound on their cost. */
 export async function holdRefusal(
   result: Extract<HoldResult, { ok: false }>,
   asked: {

@@ -11,7 +11,7 @@ import { refuse, type Summary } from "./handler.ts";
 export interface Limiter {
   /** Takes a request and a slot among the running ones, of the key and its team both or of neither. */
   enter(who: Authenticated): Entry | Promise<Entry>;
-  /** What is left of each limit that weighs on the caller, the key's before the team's. */
+  /** Returns the remainder of each limit that applies to the caller, the key's before the team's. */
   standing(who: Authenticated): readonly LimitStatus[];
 }
 
@@ -21,7 +21,7 @@ export type Entry =
 
 /** A request's slot among the running ones. */
 export interface Slot {
-  /** Whether a limit of tokens weighs on it. */
+  /** True where a limit of tokens applies to it. */
   readonly countsTokens: boolean;
   /** Reserves so many tokens with everybody who limits them; false, and nothing reserved, where they do not fit. */
   reserve(tokens: number): boolean | Promise<boolean>;
@@ -36,7 +36,7 @@ export interface Slot {
   cancel(): void;
   /** Gives the slot up; the first call counts. */
   leave(): void;
-  /** What is left, in OpenAI's names, of the tighter limit where both weigh. */
+  /** Returns the remainder of the tighter limit of key and team, in OpenAI's names. */
   headers(): HeaderList;
 }
 
@@ -96,7 +96,7 @@ export async function reserveTokens(
 const headerPrefix = "x-ratelimit-";
 const headerNames = { rpm: "requests", tpm: "tokens" } as const;
 
-/** What is left, in OpenAI's names, of the tighter limit where a key's and its team's both weigh. */
+/** Returns the remainder of the tighter limit of a key and its team, in OpenAI's names. */
 export function limitHeaders(standings: readonly LimitStatus[]): HeaderList {
   return (["rpm", "tpm"] as const).flatMap((kind) => {
     const tightest = tightestLimit(kind, standings);

@@ -1,6 +1,6 @@
 import type { HeaderList } from "../ports/exchange.ts";
 
-/** What stands in place of a secret or a private value. */
+/** Replacement for a secret or a private value. */
 export const hidden = "<hidden>";
 
 /** Replaces every occurrence of a secret in bytes; the same bytes where there is none. */

@@ -31,7 +31,7 @@ const common = {
   imagePartTokens: null,
 } as const;
 
-/** Pauses before a busy counter is asked again; nobody waits for a settlement. */
+/** Pauses before a busy counter is asked again, in milliseconds; no one waits for a settlement. */
 const retryMs = [50, 200, 1_000, 5_000, 20_000];
 
 interface MeterDeps {
@@ -134,7 +134,7 @@ function reported({ tokens, clamped, doubts }: Usage, { model }: Metered): Outco
   return { kind: "reported", tokens, clamped, ...(all !== undefined && { doubts: all }) };
 }
 
-/** What the answer has beside the text that was counted, and why the count may differ from the bill. */
+/** Returns the parts of an answer other than counted text, and reasons why the count may differ from the bill. */
 function besideText(
   { uncountable, ranMs }: Answered & { readonly ranMs: number },
   of: Metered,
@@ -168,7 +168,7 @@ function besideText(
   };
 }
 
-/** Whether a hold rests on the catalogue's bound for images, audio or files. */
+/** Returns the doubt of a hold that rests on the catalogue's bound for images, audio or files. */
 function boundedDoubts(of: Metered): readonly Doubt[] {
   const { size, isUnseen, isUnpriced } = of.request;
   const isBounded = hasParts(size) || (isUnseen === true && isUnpriced !== true);
@@ -193,7 +193,7 @@ function outputTokensMax({ model, request }: Metered): number | undefined {
   return model === undefined ? undefined : model.outputTokensMax * request.size.choices;
 }
 
-/** Whether no text tells what it cost; a price of requests needs none. */
+/** Reports whether no text tells what it cost; a price of requests needs none. */
 function isUncountable(of: Metered): boolean {
   const { model, request } = of;
   const unit = model?.unit ?? "token";

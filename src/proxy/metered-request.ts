@@ -56,7 +56,7 @@ export interface RequestSteps extends PipelineSteps, WriteSteps {
   /** Binds a task that the answer of an unknown path made. */
   readonly claimTask: ClaimTask;
   readonly streamMarks: StreamMarks;
-  /** What is done with a request of fields that Farebox does not know. */
+  /** Treatment of a request with fields that Farebox does not know. */
   readonly unknownFields: "hold" | "refuse";
 }
 
@@ -69,7 +69,7 @@ interface MeteredRequest extends Covered, Sending {
   readonly idempotency: string | null;
   /** Headers that the gateway gets. */
   headers: Readonly<Record<string, string>>;
-  /** What is written into it in addition to a maximum. */
+  /** Values written into it in addition to a maximum. */
   additions: Omit<WrittenValues, "maximum">;
   growing: GrowingHold | undefined;
 }
@@ -320,7 +320,7 @@ function growingHold(steps: RequestSteps, { quote, held, who, body }: MeteredReq
   });
 }
 
-/** How a hold of the whole grows where the answer passes it, whether its prompt was counted or bounded. */
+/** Returns the growth of a hold of the whole, for an answer that passes it. */
 function growthBeyond({ beyond, outputTokens }: Quote, { hold, room }: Held): Growth | null {
   if (beyond === null || outputTokens === null || hold === null || room === null) return null;
   const less = beyond.costAt(outputTokens) - hold;
@@ -375,7 +375,7 @@ async function bindTask(
   }
 }
 
-/** What only reads makes no task: a list of the account's would bill its reader for all. */
+/** Methods that make no task: a list of the account's tasks would bill its reader for all. */
 const readingMethods: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS", "DELETE"]);
 
 function mayMakeTask({ mayMakeTasks }: Endpoint, { method }: Exchange): boolean {
@@ -409,7 +409,7 @@ async function meterAndSettle(
   await settle(steps, { slot, held: { ...held, hold, servedPrice }, quote, who }, known, end);
 }
 
-/** Why the amount of a request may differ from the bill, by its fields. */
+/** Returns reasons in the request's fields why its amount may differ from the bill. */
 function doubtsOf({ quote, given }: MeteredRequest): readonly Doubt[] {
   const { doubts } = quote.request.fields;
   return given.lateUnknown.length > 0 ? mergeDoubts(doubts, ["unknown_field"]) : doubts;

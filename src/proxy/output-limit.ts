@@ -23,7 +23,7 @@ export type Limited =
   | { readonly ok: true; readonly sending: Sending }
   | { readonly ok: false; readonly refusal: Refusal };
 
-/** What limiting a request needs to know of it. */
+/** Inputs for limiting a request. */
 export interface LimitParams {
   readonly maximum: OutputMaximum;
   /** The request as the client sent it. */
@@ -58,7 +58,7 @@ export function fitted(params: LimitParams, sending: Sending, tokens: number): S
   return limited.ok ? limited.sending : null;
 }
 
-/** Whether a request may be fitted: its client states no maximum, and there is none by default. */
+/** Reports whether a request may be fitted: its client states no maximum, and there is none by default. */
 export function mayBeFitted({ maximum, given }: LimitParams): boolean {
   return maximum.absent === null && given.quote.request.size.outputLimit === null;
 }

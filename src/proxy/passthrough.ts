@@ -32,7 +32,7 @@ export function passAllThrough(steps: RequestSteps, catalogue: () => Catalogue):
   };
 }
 
-/** Why a request may ask for another model than its JSON body names; null where only that can name one. */
+/** Returns the refusal of a request that may name its model outside a JSON body; null for all others. */
 function modelElsewhere(exchange: Exchange, isModel: (name: string) => boolean): Refusal | null {
   const model = modelInPath(exchange.path, isModel);
   if (model !== undefined) return nameInBody(`the path names the model '${model}'`);

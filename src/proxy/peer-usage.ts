@@ -2,7 +2,7 @@ import { nothingUsed, sumOfUse, type LimitUse } from "../core/limits.ts";
 import type { Peers } from "../ports/fleet.ts";
 import type { PeerUsage } from "./process-limiter.ts";
 
-/** What the live peers said with their last beats, added up once for each beat of this proxy; one that died says nothing any more. */
+/** Returns the usage that live peers reported with their last beats, summed once for each beat of this proxy. */
 export function peerUsageOf(peers: Peers): PeerUsage {
   let sums = new Map<string, LimitUse>();
   peers.onBeat(() => {

@@ -48,7 +48,7 @@ export interface Admitted {
 
 export interface Tagged extends Admitted {
   readonly tags: Readonly<Record<string, string>>;
-  /** How often its client has sent it before, as it says itself. */
+  /** Number of earlier tries, as its client states it. */
   readonly retry: number;
 }
 
@@ -67,7 +67,7 @@ export interface Covered extends Admitted {
 /** A forwarded request whose answer its client has, or will never get. */
 export type FinallyForwarded = Forwarded<Exclude<ResponseEnding, UsageRefused>>;
 
-/** What differs between kinds of requests. The pipeline calls these in the order in which they are listed. */
+/** Differences between kinds of requests. The pipeline calls these in the order in which they are listed. */
 export interface RequestKind<Body extends { release(): void }, Request, Quote extends Priced, Own extends Covered> {
   /** Its name in charges and metrics. */
   readonly route: string;

@@ -20,13 +20,13 @@ import { mergeFindings } from "../wire/findings.ts";
 import type { ModelRequest } from "../wire/model-request.ts";
 import { countPromptText } from "./meter.ts";
 
-/** How the hold of a stream grows that states no maximum. */
+/** Growth of the hold of a stream that states no maximum. */
 export interface Growth extends Slices {
   /** The hold for so many output tokens, by the price in force at the admission. */
   readonly costAt: (outputTokens: number) => PicoUsd;
 }
 
-/** What is to be held for a request. */
+/** Amount to hold for a request. */
 export interface Reservation {
   /** All that it can cost; null for a model without a price. */
   readonly hold: PicoUsd | null;
@@ -40,27 +40,27 @@ export interface Tightened extends Reservation {
 }
 
 interface WorstCase extends Reservation {
-  /** How a hold of the whole grows where the answer passes it; null where nothing could be seen of that. */
+  /** Growth of a hold of the whole, for an answer that passes it; null where that could not be seen. */
   readonly beyond: Growth | null;
-  /** What `hold` would be for so many output tokens; null where the price does not depend on them. */
+  /** Returns `hold` for so many output tokens; null where the price does not depend on them. */
   readonly costAt: ((outputTokens: number) => PicoUsd) | null;
   readonly outputTokens: number | null;
 }
 
 /** A model that may answer a request. */
 export interface Candidate {
-  /** As the request names it. */
+  /** Name in the request. */
   readonly name: string;
   /** Undefined for one that the catalogue does not know; its price is that for this request. */
   readonly model: CatalogueModel | undefined;
 }
 
-/** What a request can cost at most, by the price in force when it came. */
+/** The most that a request can cost, by the price in force when it came. */
 export interface Quote extends Reservation {
   readonly request: ModelRequest;
   /** Every model that the request names, the one that it asks for first; the hold is for the most expensive of them. */
   readonly models: readonly Candidate[];
-  /** When it was priced: the admission's time, and so the charge's. Milliseconds since 1970 UTC. */
+  /** Time of the admission, and so of the charge, in milliseconds since 1970 UTC. */
   readonly at: number;
   /** Undefined for a model that the catalogue does not know. */
   readonly model: CatalogueModel | undefined;
@@ -72,7 +72,7 @@ export interface Quote extends Reservation {
   readonly bounded: boolean;
   /** The calls of hosted tools that the hold is for, where the request does not state them itself; null where there is nothing to state. */
   readonly toolCalls: number | null;
-  /** How the hold grows where the gateway writes more than `outputTokens`; null where nothing could be seen of that. */
+  /** Growth of the hold for output beyond `outputTokens`; null where that could not be seen. */
   readonly beyond: Growth | null;
   /** The output tokens of all choices that `hold` covers; null where the price does not depend on them. */
   readonly outputTokens: number | null;
@@ -115,7 +115,7 @@ export function createPricer(deps: {
 }): Pricer {
   const { sliceTokens, toolCalls, fitTokensMin } = deps;
   const terms: HoldTerms = { sliceTokens, toolCalls };
-  /** The models that a request names beside the one that it asks for. */
+  /** Returns the models that a request names in addition to the one that it asks for. */
   const others = ({ model, fields }: ModelRequest, at: number, catalogue: Catalogue): Named[] => {
     const stated = fields.models.map((name) => ({ name, model: catalogue.find(name, at), isStated: true }));
     const mentioned = fields.mentions.flatMap((name) => {
@@ -219,7 +219,7 @@ export function createPricer(deps: {
   };
 }
 
-/** What a hold is placed by beside the request and its model. */
+/** Settings that a hold depends on, in addition to the request and its model. */
 interface HoldTerms {
   readonly sliceTokens: number;
   readonly toolCalls: number;
@@ -264,7 +264,7 @@ function outputMost({ models }: Quote): number {
   return Math.min(...models.flatMap(({ model }) => model?.outputTokensMax ?? []));
 }
 
-/** What of the request nothing bounds, and how many calls of hosted tools are to be written into it. */
+/** Returns the request's unbounded fields, and the calls of hosted tools to write into it. */
 function boundsOf(
   request: ModelRequest,
   named: readonly Named[],
@@ -277,7 +277,7 @@ function boundsOf(
   return { unboundedFields: [...new Set([...request.unboundedFields, ...fields])], toolCalls: unstated[0] ?? null };
 }
 
-/** What of the request's terms a model's price does not bound, and the bound of its hosted tools; null for none. */
+/** Returns the terms that a model's price does not bound, and the bound of its hosted tools; null for none. */
 function termsUnder(
   { terms = plainTerms }: ModelRequest,
   { price, obeysMaxToolCalls }: CatalogueModel,
@@ -292,7 +292,7 @@ function termsUnder(
 }
 
 interface Named extends Candidate {
-  /** Whether it stands where a model is named, not only in a field that is unknown. */
+  /** True where a field for models names it, not only an unknown field. */
   readonly isStated: boolean;
 }
 
@@ -344,7 +344,7 @@ export function pricedFor(
 /** Template tokens that the published count of a message does not cover on every model. */
 const templateSlackTokens = 5;
 
-/** Tools and schemas stand beside the messages, where their bytes bound them; what surrounds the tools still counts. */
+/** Removes tools and schemas, which their bytes bound; the text around the tools still counts. */
 function withoutTools(prompt: Extract<PromptText, { kind: "chat" }>): PromptText {
   const { tools } = prompt.chat;
   return { ...prompt, chat: { ...prompt.chat, tools: tools.length > 0 ? [noTool] : [], schema: null } };
@@ -352,12 +352,12 @@ function withoutTools(prompt: Extract<PromptText, { kind: "chat" }>): PromptText
 
 const noTool = { type: "function", function: { name: "" } };
 
-/** What a hard budget must have room for at the admission. */
+/** Returns the amount that a hard budget must have room for at the admission. */
 export function firstHold({ hold, growth }: Reservation): PicoUsd | null {
   return growth === null ? hold : growth.costAt(growth.sliceTokens);
 }
 
-/** What the most expensive of several models can cost. With more than one the whole is held: their streams are counted differently. */
+/** Returns the worst case of the most expensive model. With several models the whole is held: their streams are counted differently. */
 function reservationForAll(request: ModelRequest, named: readonly Candidate[], terms: HoldTerms): WorstCase {
   const each = named.flatMap(({ model }) =>
     model?.price == null ? [] : reservationFor(request, model, promptBound(request.size, model), terms),
@@ -410,7 +410,7 @@ function reservationFor(
   return { hold, growth, beyond, costAt, outputTokens: outputTokensMax };
 }
 
-/** Whether the output states no maximum and is seen before it is all made: of a model that hides none, and is not marked. */
+/** Reports whether output without a stated maximum is seen while it is made: the model hides none and is not marked. */
 function isLive(request: ModelRequest, model: CatalogueModel): boolean {
   return (
     model.streams === "live" &&
@@ -421,12 +421,12 @@ function isLive(request: ModelRequest, model: CatalogueModel): boolean {
   );
 }
 
-/** Whether it predicts its answer: what does not come true is billed, and not seen. */
+/** Reports whether it predicts its answer: rejected predictions are billed, and not seen. */
 function isPredicted({ size }: ModelRequest): boolean {
   return size.predictedBytes !== undefined;
 }
 
-/** Whether the answer is text alone, and a maximum would bound it. */
+/** Reports whether the answer is text alone, which a maximum would bound. */
 function isPlainText({ classes, isUnseen, size }: ModelRequest): boolean {
   const isText = classes.completion.every((name) => name === "output" || name === "reasoning");
   return isText && isUnseen !== true && size.unboundedFields.length === 0;

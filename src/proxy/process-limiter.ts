@@ -6,35 +6,35 @@ import type { Authenticated } from "./authenticate.ts";
 import { limitHeaders, unlimited, type Entry, type Limiter, type Slot } from "./limits.ts";
 import { SlidingWindow } from "./sliding-window.ts";
 
-/** Of a key or a team. */
+/** Usage of a key or a team. */
 interface Meter {
   readonly requests: SlidingWindow;
   readonly tokens: SlidingWindow;
   running: number;
 }
 
-/** Who limits a request, by the limits in force when it came. */
+/** A key or team that limits a request, with the limits in force when it came. */
 interface Party {
   readonly scope: string;
   readonly limits: Limits;
   readonly meter: Meter;
-  /** What the other proxies said last that they used. */
+  /** Returns the usage that peers reported last. */
   readonly peers: () => LimitUse;
 }
 
-/** What other proxies used of the limits of whom an id names. */
+/** Returns the usage by peers of a key's or team's limits, by its id. */
 export type PeerUsage = (id: string) => LimitUse;
 
 /** It answers at once. */
 export interface ProcessLimiter extends Limiter {
   enter(who: Authenticated): Entry;
-  /** What this process used, by the ids of those who have limits and used something. */
+  /** Returns the usage in this process, by the ids of keys and teams with limits and any usage. */
   used(): Readonly<Record<string, LimitUse>>;
 }
 
 const free: Entry = { ok: true, slot: unlimited };
 
-/** Meters in memory before those that nobody uses are looked for. */
+/** Meters in memory before unused ones are removed. */
 const metersBeforeSweep = 1024;
 
 /**
@@ -158,7 +158,7 @@ class LimitedSlot implements Slot {
     return limitRefusal(met);
   }
 
-  /** What turns out to be less is given back where it was taken; what turns out to be more counts from now on. */
+  /** Gives unused tokens back to the second that they were taken from; counts additional ones from now on. */
   settleTokens(used: number | null): void {
     const reserved = this.#reserved;
     this.#reserved = null;
@@ -196,7 +196,7 @@ class LimitedSlot implements Slot {
 
 const minuteMs = 60_000;
 
-/** Whether there is anything to count. */
+/** Reports whether there is anything to count. */
 export function isLimited(limits: Limits | undefined): boolean {
   return limits !== undefined && (limits.rpm !== null || limits.tpm !== null || limits.parallel !== null);
 }
@@ -244,7 +244,7 @@ function entryRefusal(parties: readonly Party[], now: number): Refusal | null {
   return limitRefusal(met);
 }
 
-/** Of the limits that are met the one that lasts longest. */
+/** Returns the refusal for the limit that lasts longest; null where none is met. */
 function limitRefusal(all: readonly Met[]): Refusal | null {
   const longest = all.reduce<Met | null>(
     (worst, next) => (worst === null || next.waitMs > worst.waitMs ? next : worst),

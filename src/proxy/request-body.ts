@@ -8,9 +8,9 @@ import { Upload } from "./upload.ts";
 
 /** A request's body: held whole, or a form that passes while it is looked at. */
 export interface RequestBody {
-  /** What was looked at: all of it, or the first bytes of a form. */
+  /** Bytes that are read here: all of it, or the first ones of a form. */
   readonly seen: Buffer;
-  /** What is sent. */
+  /** Body to send. */
   readonly sent: Buffer | Upload | undefined;
   read(): ModelRequestResult;
   /** The request is priced and held for: what may still come. */

@@ -7,7 +7,7 @@ import type { AnswerTerms } from "../wire/answer-terms.ts";
 import type { Written } from "../wire/output-walk.ts";
 import type { Pace } from "./stream-watch.ts";
 
-/** How the forwarding of a request ended, in bytes and statuses; the meter makes an outcome of it. */
+/** The end of a forwarded request, in bytes and statuses; the meter makes an outcome of it. */
 export type Ending =
   /** Nothing of it reached the gateway. */
   | { readonly kind: "notSent"; readonly reason: string }
@@ -31,7 +31,7 @@ export interface UsageRefused {
   readonly status: number;
 }
 
-/** What an answer reported and wrote. */
+/** Usage and output of an answer. */
 export interface Answered extends Written {
   readonly usage: Usage | undefined;
 }
@@ -40,10 +40,10 @@ export function writtenIn({ usage, texts, uncountable }: Answered): Answered {
   return { usage, texts, ...(uncountable && { uncountable }) };
 }
 
-/** What else is known of a forwarded request, for its row. */
+/** A forwarded request, with facts for its row. */
 export interface Forwarded<How extends ResponseEnding = ResponseEnding> {
   readonly ending: How;
-  /** What the answer states beside its content; null for nothing. */
+  /** Terms that the answer states next to its content; null for none. */
   readonly terms: AnswerTerms | null;
   readonly gatewayRequestId: string | null;
   /** From arrival to the first byte of the answer's body; null when there was none. Milliseconds. */
@@ -52,7 +52,7 @@ export interface Forwarded<How extends ResponseEnding = ResponseEnding> {
   readonly overheadMs: number;
 }
 
-/** What every mode of an answer works with. */
+/** Dependencies of every mode of a response. */
 export interface ResponseDeps {
   readonly exchange: Exchange;
   readonly head: GatewayHead;
@@ -62,7 +62,7 @@ export interface ResponseDeps {
   readonly pace: Pace;
   /** Milliseconds since the request was sent. */
   ranMs(): number;
-  /** Takes note of what the answer states beside its content; null for nothing. */
+  /** Receives terms that the answer states next to its content; null for none. */
   stated(terms: AnswerTerms | null): void;
 }
 

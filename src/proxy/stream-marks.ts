@@ -4,12 +4,12 @@ import type { Events } from "../ports/events.ts";
 import type { Charging } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 
-/** How old the marks may be that a request is priced by. Milliseconds. */
+/** Longest age of marks that price a request, in milliseconds. */
 const freshMs = 1_000;
 
 /** Models whose answers came at once: docs/decisions/0013-a-burst-marks-a-model.md. */
 export interface StreamMarks {
-  /** Whether the whole answer of a model is held for a key. Waits for the ledger at most once a second. */
+  /** Reports whether the whole answer of a model is held for a key. Waits for the ledger at most once a second. */
   isMarked(key: string, model: string): boolean | Promise<boolean>;
   /** Takes note of what a watched stream showed. */
   saw(key: string, model: string, kind: StreamKind): void;
@@ -20,7 +20,7 @@ export function createStreamMarks(deps: {
   readonly clock: Clock;
   readonly events: Pick<Events, "streamBurst">;
   readonly log: Log;
-  /** Takes over what goes on after the answer, so that a shutdown can wait for it. */
+  /** Takes over work that continues after the answer, so that a shutdown can wait for it. */
   readonly background: (work: Promise<void>) => void;
 }): StreamMarks {
   const { ledger, clock, log } = deps;

@@ -2,11 +2,11 @@ import type { Refusal } from "../core/refusals.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { OutputListener } from "../wire/stream-output.ts";
 
-/** Looks on while a stream passes. */
+/** Observer of a stream that passes. */
 export interface StreamWatch {
   /** The stream begins: it can be paused, and ended with a reason for its row and a refusal for its client. */
   begin(stream: WatchedStream): void;
-  /** Nobody can tell how much is written: the answer is compressed, or no stream after all. One that has not begun goes on anyhow. */
+  /** Reports that the output cannot be read: the answer is compressed, or is no stream. */
   cannotRead(): void;
   /** Bytes of a stream that can be left unread at first: what they say is within the hold. */
   readonly unreadBytes: number;
@@ -20,7 +20,7 @@ export interface StreamWatch {
 
 export interface WatchedStream {
   readonly pace: Pace;
-  /** How long nothing was read so far, for whatever reason. Milliseconds. */
+  /** Returns the total time without reading, for any reason, in milliseconds. */
   pausedMs(): number;
   stop(reason: string, refusal: Refusal): void;
 }

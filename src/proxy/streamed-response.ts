@@ -10,7 +10,7 @@ import type { StreamWatch } from "./stream-watch.ts";
 /** Bytes of a compressed stream kept for metering; a longer one is settled at its hold. */
 const compressedBytesMax = 8 * 1024 * 1024;
 
-/** What the client is told where it was not the gateway that broke off, by the reason in the charge's row. */
+/** Messages for clients whose stream Farebox ended, by the reason in the charge's row. */
 const brokenByUs: Readonly<Record<string, string>> = {
   shutdown: "Farebox is shutting down.",
   time_limit: "The answer took longer than FAREBOX_STREAM_LIMIT allows.",

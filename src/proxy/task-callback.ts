@@ -12,7 +12,7 @@ import { notForwarded, refuse, type Handler, type Summary } from "./handler.ts";
 import { SlidingWindow } from "./sliding-window.ts";
 import { authenticate, callbackPath, isEvent, relay, type Authentic } from "./task-webhooks.ts";
 
-/** As a record that is fetched; with a picture in it, say. */
+/** Largest payload, in bytes: a record may have a picture in it. */
 const bodyBytesMax = 4 * 1024 * 1024;
 /** Callbacks of one task in a minute: the gateway tells an event three times at most. */
 const callsPerMinuteMax = 30;
@@ -31,9 +31,9 @@ export interface TaskCallbackDeps {
   /** The task that a charge pays for; undefined while it is not known. */
   readonly taskOf: (charge: string) => Promise<Task | undefined>;
   readonly find: (taskId: string) => Promise<Task | undefined>;
-  /** Has the task's record fetched and taken to heart: what a callback says is not believed. */
+  /** Fetches and applies the task's record: a callback's own statements are not trusted. */
   readonly poll: (task: Task) => Promise<void>;
-  /** Takes over what goes on after the answer, so that a shutdown can wait for it. */
+  /** Takes over work that continues after the answer, so that a shutdown can wait for it. */
   readonly background: (work: Promise<void>) => void;
   /** Something was put into the outbox. */
   readonly wakeDelivery: () => void;
@@ -117,7 +117,7 @@ async function take(
   return notForwarded;
 }
 
-/** Whether a payload shows a task that another charge pays for; its own may not be bound yet. */
+/** Reports whether a payload shows a task that another charge pays for; its own may not be bound yet. */
 async function showsOther({ find }: TaskCallbackDeps, charge: string, payload: Buffer): Promise<boolean> {
   for (const taskId of tasksNamed(payload)) {
     const known = await find(taskId);

@@ -18,7 +18,7 @@ export type AdmitTask = (candidate: Candidate) => Promise<CeilingAdmission>;
 
 /** A creation waits so long for the account record; without one nothing is enforced. Milliseconds. */
 const patienceMs = 2_000;
-/** Nobody knows when a task ends; the poller looks at young ones this often. */
+/** Seconds until a client may try again: the interval at which young tasks are polled. */
 const retryAfterSeconds = 5;
 
 const everybody: AdmitTask = async () => ({ ok: true, leave() {} });

@@ -29,18 +29,18 @@ import { bindTask, foreignTask, noSuchTask, showsForeignTask } from "./task-owne
 import { priceTask, type TaskPricing, type TaskQuote } from "./task-price.ts";
 import { heldForInspection, taskPath, type TaskSteps } from "./tasks.ts";
 
-/** What differs between the paths that create a task. */
+/** Differences between the paths that create a task. */
 export interface CreationPath {
   /** Its name in charges and metrics. */
   readonly route: string;
   read(body: Buffer): TaskRequestResult;
   /** Fields of the body that are read: the query must not state them. */
   readonly fields: readonly string[];
-  /** Which segment of the path names a task that the new one is made of; null for none. */
+  /** Index of the path segment that names the task that the new one is made of; null for none. */
   readonly taskSegment: number | null;
-  /** Whether it costs nothing unless its answer names a task. */
+  /** True where it costs nothing unless its answer names a task. */
   readonly isFree: boolean;
-  /** Whether its body has a `config` with a webhook. */
+  /** True where its body has a `config` with a webhook. */
   readonly hasWebhook: boolean;
 }
 
@@ -71,7 +71,7 @@ interface Creation extends Covered {
   readonly quote: Quote;
   /** The body as it is sent. */
   readonly body: Buffer;
-  /** How its client sees answers about the task. */
+  /** Changes answers about the task for its client. */
   readonly shown: Shown;
   readonly leave: () => void;
 }
@@ -199,7 +199,7 @@ async function hold(
   return holdRefusal(held, { model: request.model, isPriced: model?.price != null, fields }, scopeName);
 }
 
-/** What was read as JSON is sent as JSON: another reader of the same bytes could find other fields in them. */
+/** Forms. A body that was read as JSON is sent as JSON: another reader of its bytes could find other fields. */
 const formType = /^\s*(?:application\/x-www-form-urlencoded|multipart\/form-data)/i;
 
 async function forward(
@@ -374,7 +374,7 @@ function withoutTask(status: number, plain: Buffer | undefined, billsServerError
 /** Reasons that leave open whether the gateway made the task before it lost sight of it. */
 const openReasons: ReadonlySet<TaskFailure> = new Set(["network", "upstream_timeout", "time_limit"]);
 
-/** How a refusal inside an answer of success ends the charge; undefined for an answer that is none. */
+/** Returns how a refusal inside an answer of success ends the charge; undefined for other answers. */
 function refusalIn(text: Buffer, billsServerErrors: boolean): Outcome | undefined {
   const refused = readRefusedCreation(text);
   if (refused === undefined) return undefined;

@@ -5,7 +5,7 @@ import { taskAmounts } from "../core/task-cost.ts";
 import type { Catalogue, CatalogueTask, TaskQuantity } from "../ports/catalogue.ts";
 import type { Stated, TaskRequest } from "../wire/task-request.ts";
 
-/** What a task can cost at most, by the price in force when it was asked for. */
+/** The most that a task can cost, by the price in force when it was asked for. */
 export interface TaskQuote {
   readonly request: TaskRequest;
   /** The admission's time, and so the charge's. Milliseconds since 1970 UTC. */
@@ -18,7 +18,7 @@ export interface TaskQuote {
   readonly hold: PicoUsd | null;
   /** False where it could cost more than `hold`. */
   readonly bounded: boolean;
-  /** How many of what the price is for the request states; null where that is not known. */
+  /** Number of priced units that the request states; null where that is not known. */
   readonly quantity: string | null;
 }
 
@@ -59,13 +59,13 @@ function quoteFor(
   return { request, at, model, models, hold: amounts?.charged ?? null, bounded: amounts !== null, quantity };
 }
 
-/** What has no price, or nothing that bounds it, is more expensive than anything. */
+/** Returns the more expensive quote. One without a price or a bound is more expensive than any other. */
 function moreExpensive(one: TaskQuote, other: TaskQuote): TaskQuote {
   if (one.hold === null || other.hold === null) return one.hold === null ? one : other;
   return other.hold > one.hold ? other : one;
 }
 
-/** What a creation asks for, and what is held for it where that may be more; null where nothing says it. */
+/** Quantity that a creation asks for, and the quantity to hold where that may be more; null where it is not known. */
 interface Asked {
   readonly quantity: string | null;
   readonly most: string | null;

@@ -9,7 +9,7 @@ import { refuse, withKey, type Handler, type Summary } from "./handler.ts";
 import { createTask, type CreationPath } from "./task-creation.ts";
 import { cancelTask, listTasks, retrieveTask, type AskedOf, type TaskSteps } from "./tasks.ts";
 
-/** Whether a request is one of a route of the price files, or of a path that a gateway might take for one. */
+/** Reports whether a request is one of a route of the price files, or of a path that a gateway might take for one. */
 export function isRouted(catalogue: () => Catalogue): (method: string, path: string) => boolean {
   return (method, path) => catalogue().route(method, path) !== undefined;
 }

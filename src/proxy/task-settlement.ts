@@ -33,7 +33,7 @@ import type { LedgerMaintenance, LedgerQueries } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { TaskEnding, TaskStore } from "../ports/task-store.ts";
 
-/** Who has looked at a task: its client, or the poller that follows those that nobody asks for. */
+/** Origin of a task's record: a request of its client, or the poller. */
 export type RecordSource = "client" | "poller";
 
 /** A record of a task, null where it could not be had, and who asked for it. */
@@ -45,13 +45,13 @@ interface Polled {
 /** A gateway whose record of a settled task changes more often than this is not followed. */
 const correctionsMax = 20;
 
-/** Takes to heart what is heard of tasks; whoever heard it, a task is settled once. */
+/** Applies task records from clients and the poller. Settles each task once. */
 export interface TaskTracker {
-  /** A record of the task: it is noted, or the task ends. */
+  /** Applies a record of the task: notes it, or ends the task. */
   onRecord(task: Task, record: TaskRecord, by: RecordSource): Promise<void>;
-  /** The poller could not have the record: it tries again, until nobody waits any longer. */
+  /** Schedules the next poll after one without a record. Settles the task at its time limit. */
   onPollFailed(task: Task): Promise<void>;
-  /** The task is worth a look soon: its client has asked the gateway to cancel it. */
+  /** Has the task polled soon: its client has asked the gateway to cancel it. */
   pollSoon(task: Task): Promise<void>;
 }
 
@@ -82,7 +82,7 @@ export function createTaskTracker(deps: {
 
   const unitsPerUsd = (type: string) => deps.catalogue().taskUnits.get(type)?.toString();
 
-  /** What is reserved for the task, with its charge; undefined where retention has deleted it. */
+  /** Returns the task's hold with its charge; undefined where retention has deleted it. */
   const reservedFor = async (
     task: Task,
   ): Promise<{ readonly charge: Charge; readonly reserved: ReservedTask } | undefined> => {
@@ -194,7 +194,7 @@ export function createTaskTracker(deps: {
           ? end(task, "completed", { kind: "ended", status: "completed", consumption: null }, missing)
           : note(task, null, "poller");
       }
-      // Without a record a family's limit may have been kept; nobody waits beyond the general one.
+      // Without a record a family's limit may have been kept; no one waits beyond the general one.
       if (now >= task.createdAt + generalLimitMs)
         return end(task, "failed", { kind: "expired", consumption: null }, missing);
       return note(task, null, "poller");

@@ -20,12 +20,12 @@ import {
 import { hidden } from "./mask.ts";
 import { unchangedAnswer, type Shown } from "./response.ts";
 
-/** Where callbacks come in, followed by the task's token. */
+/** Path of callbacks, followed by the task's token. */
 export const callbackPath = "/v1/farebox/callbacks";
 
 /** The webhooks of tasks: ours towards the gateway, the client's towards the client. */
 export interface TaskWebhooks {
-  /** What the client wants, before anything is held; nothing is wanted of a relay that is off. */
+  /** Reads the client's webhook before anything is held; none where the relay is off. */
   read(body: Buffer): Promise<WebhookConfigResult>;
   /** The creation with our own callback in it, whose token is written down before the body is given out. */
   enlist(body: Buffer, charge: string, theirs: WebhookConfig): Promise<Enlisted>;
@@ -36,7 +36,7 @@ export type Enlisted =
   | { readonly ok: true; readonly body: Buffer; readonly shown: Shown }
   | { readonly ok: false; readonly refusal: Refusal };
 
-/** What is sealed of a callback. */
+/** Sealed part of a callback. */
 interface SealedCallback {
   readonly ours: WebhookConfig;
   readonly theirs: WebhookConfig;
@@ -91,7 +91,7 @@ export function createTaskWebhooks(deps: TaskWebhookDeps): TaskWebhooks {
   };
 }
 
-/** What is sealed is of this task alone. */
+/** Binds sealed bytes to one task. */
 function purposeOf(charge: string): string {
   return `callback of ${charge}`;
 }
@@ -108,7 +108,7 @@ export function digestOf(token: string): string {
 /** A callback that came from who was asked for it. */
 export interface Authentic {
   readonly charge: string;
-  /** Whom the client wants told; the endpoint is "" for nobody. */
+  /** The client's webhook; its endpoint is "" for none. */
   readonly theirs: WebhookConfig;
   readonly shown: Shown;
 }
@@ -139,7 +139,7 @@ export async function authenticate(
     : undefined;
 }
 
-/** What is sealed of a payload on its way to a client. */
+/** Sealed part of a payload on its way to a client. */
 export interface SealedPayload extends WebhookConfig {
   readonly body: string;
 }
@@ -181,7 +181,7 @@ export async function relay(
   return added !== undefined;
 }
 
-/** What was sealed by `relay`; undefined where the gateway key is another one since. */
+/** Opens a payload that `relay` sealed; undefined where the gateway key has changed since. */
 export function openPayload(
   seal: Seal,
   { payload, dedupeKey }: { readonly payload: string; readonly dedupeKey: string },
@@ -190,7 +190,7 @@ export function openPayload(
   return text && (JSON.parse(text.toString("utf8")) as SealedPayload);
 }
 
-/** Whether a payload tells of something, as the gateway's do. */
+/** Reports whether a payload has data, as the gateway's do. */
 export function isEvent(payload: Buffer): boolean {
   const parsed = parseJson(payload.toString("utf8"));
   return isObject(parsed) && Object.keys(objectOr(parsed["data"])).length > 0;

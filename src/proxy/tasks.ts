@@ -44,7 +44,7 @@ export function retrieveTask(steps: TaskSteps, askedOf: AskedOf = unifiedAsked):
   });
 }
 
-/** As a retrieval, with the gateway asked to cancel the tasks: whether it did so, their records say. */
+/** Asks the gateway to cancel the tasks. Their records say whether it did. */
 export function cancelTask(steps: TaskSteps, askedOf: AskedOf = unifiedAsked): Handler {
   return ofOwnTasks(steps, askedOf, async (exchange, tasks, asked) => {
     const shown = await passAnswer(steps, exchange, tasks, asked);

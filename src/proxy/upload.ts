@@ -2,17 +2,17 @@ import type { Refusal } from "../core/refusals.ts";
 import type { OpenBody } from "../ports/exchange.ts";
 import type { BodySink, StreamedBody } from "../ports/gateway.ts";
 
-/** So much of a body is read before it is priced. */
+/** Bytes of a body that are read before it is priced. */
 export const headBytesMax = 64 * 1024;
 
 /** Looks at every byte of an upload as it comes; a refusal ends it. */
 export interface UploadObserver {
   push(bytes: Buffer): void;
-  /** Whether enough was seen to price the request. */
+  /** True when enough was seen to price the request. */
   readonly isEnough: boolean;
 }
 
-/** How reading the first bytes ended; a refusal of null: the client has gone. */
+/** Result of reading the first bytes. A refusal of null: the client has gone. */
 export type UploadHead = { readonly ok: true } | { readonly ok: false; readonly refusal: Refusal | null };
 
 /**
@@ -38,17 +38,17 @@ export class Upload implements StreamedBody {
     this.#observer = observer;
   }
 
-  /** Whether all of it has been handed on. */
+  /** True when all of it has been handed on. */
   get isComplete(): boolean {
     return this.#sentWhole;
   }
 
-  /** What is kept of it, once its head has been read. */
+  /** Bytes that are kept, once its head has been read. */
   get head(): Buffer {
     return Buffer.concat(this.#head);
   }
 
-  /** Whether the head is all of it. */
+  /** True where the head is all of it. */
   get isShort(): boolean {
     return this.#ended;
   }
@@ -65,7 +65,7 @@ export class Upload implements StreamedBody {
     return promise;
   }
 
-  /** Told once, where it cannot come to its end: with a refusal, or null where its client has gone. */
+  /** Sets the listener for a body that cannot come to its end: called once, with null where its client has gone. */
   onBroken(listener: (refusal: Refusal | null) => void): void {
     this.#onBroken = listener;
   }
@@ -89,7 +89,7 @@ export class Upload implements StreamedBody {
     this.#fail(refusal);
   }
 
-  /** What is still to come is read past: the answer is there already. */
+  /** Discards the bytes that are still to come: the answer is there already. */
   discard(): void {
     this.#discarding = true;
     this.#head = [];

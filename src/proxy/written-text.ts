@@ -4,7 +4,7 @@ import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 
-/** What a running stream has written, in tokens: bounded by its bytes at once, and text is counted when asked. */
+/** Output of a running stream, in tokens: bounded by its bytes at once; text is counted on request. */
 export class WrittenText {
   readonly #tokens: TokenCounter;
   readonly #clock: Clock;
@@ -13,7 +13,7 @@ export class WrittenText {
   readonly #pieces = new Map<number, string[]>();
   #bytes = 0;
   #counted = 0;
-  /** What no tokenizer counts, and what an event that has not ended may say. */
+  /** Bytes that no tokenizer counts, and those of an unfinished event. */
   #unknownBytes = 0;
   #underWayBytes = 0;
   #firstAt: number | undefined;
@@ -43,7 +43,7 @@ export class WrittenText {
     this.#underWayBytes = bytes;
   }
 
-  /** What no further count reduces: by the tokenizer, scaled up where it is not the model's own, and by bytes where that is all. */
+  /** Tokens that no further count reduces: by the tokenizer, scaled up where it is not the model's own, else by bytes. */
   get counted(): number {
     return this.#counted + scaleTokens(this.#unknownBytes + this.#underWayBytes, this.#model.tokensPerByte);
   }

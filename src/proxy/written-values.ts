@@ -29,7 +29,7 @@ export interface WriteSteps {
   readonly ledger: Charging;
   /** The output cap of all keys; null for none. */
   readonly outputCap: number | null;
-  /** Whether to ask for stream usage where the client did not; `auto`: where the gateway does not refuse it. */
+  /** Policy for asking for stream usage where the client did not; `auto`: where the gateway does not refuse it. */
   readonly streamUsage: "auto" | "pass" | "inject";
   readonly usageRefusals: UsageRefusals;
 }
@@ -42,9 +42,9 @@ export interface Limiting {
   readonly params: LimitParams | null;
   /** Headers that the gateway gets. */
   readonly headers: Readonly<Record<string, string>>;
-  /** What tells its retries apart; null where it has no idempotency key. */
+  /** Identifies its retries; null where it has no idempotency key. */
   readonly idempotency: string | null;
-  /** What an earlier try decided; null for the first. */
+  /** Decisions of an earlier try; null for the first. */
   readonly earlier: { readonly usage: boolean } | null;
 }
 
@@ -119,7 +119,7 @@ export function fittedRequest(params: LimitParams, sending: Sending, tokens: num
   return next && { ...next, basis: basisOf(next, params.maximum) };
 }
 
-/** What is written into a request in addition to a maximum. */
+/** Returns the values to write into a request in addition to a maximum. */
 export function additionsTo(
   { streamUsage, usageRefusals }: WriteSteps,
   { askForUsage, route }: Endpoint,
@@ -155,7 +155,7 @@ export function withoutUsageOf(route: string, given: Readonly<Record<string, str
   return { headers, idempotency: idempotencyOf(route, headers) };
 }
 
-/** What was written into a request, as it is remembered under its idempotency key. */
+/** Values written into a request, as they are remembered under its idempotency key. */
 export interface WrittenValues {
   readonly maximum: WrittenMaximum | null;
   readonly toolCalls: number | null;
@@ -170,7 +170,7 @@ function writtenText({ maximum, toolCalls, usage }: WrittenValues): string {
   });
 }
 
-/** Whether such a text says that usage was asked for. */
+/** Reports whether such a text says that usage was asked for. */
 function asksForUsage(text: string): boolean {
   const values = parseJson(text);
   return isObject(values) && values["include_usage"] === true;
@@ -194,7 +194,7 @@ const writtenOtherwise: Refusal = {
     "An earlier request with this idempotency key was sent with other limits than this one would be; send a new idempotency key.",
 };
 
-/** How long a model is not asked for stream usage after its gateway refused it. Milliseconds. */
+/** Time for which a model is not asked for stream usage after its gateway refused it, in milliseconds. */
 const refusedMs = 3_600_000;
 /** Far more models than anyone uses; the oldest is forgotten. */
 const modelsMax = 1000;
