@@ -114,28 +114,79 @@ function sharedConnection() {
   };
 }
 
-/** The connection with every text prepared once. Modes are a statement's own, so each set of them has a statement. */
+const modeNames = ["raw", "pluck", "safeIntegers"] as const;
+
+/** A statement that shares what is prepared with all of its text and modes. */
+class SharedStatement {
+  readonly #prepared: (modes: string) => Statement;
+  readonly #modes = new Set<string>();
+  #statement: Statement;
+
+  constructor(prepared: (modes: string) => Statement) {
+    this.#prepared = prepared;
+    this.#statement = prepared("");
+  }
+
+  raw(on = true): this {
+    return this.#with("raw", on);
+  }
+
+  pluck(on = true): this {
+    return this.#with("pluck", on);
+  }
+
+  safeIntegers(on = true): this {
+    return this.#with("safeIntegers", on);
+  }
+
+  run(...values: unknown[]) {
+    return this.#statement.run(...values);
+  }
+
+  get(...values: unknown[]) {
+    return this.#statement.get(...values);
+  }
+
+  all(...values: unknown[]) {
+    return this.#statement.all(...values);
+  }
+
+  iterate(...values: unknown[]) {
+    return this.#statement.iterate(...values);
+  }
+
+  get reader(): boolean {
+    return this.#statement.reader;
+  }
+
+  #with(mode: string, on: boolean): this {
+    if (on) this.#modes.add(mode);
+    else this.#modes.delete(mode);
+    this.#statement = this.#prepared(modeNames.filter((name) => this.#modes.has(name)).join());
+    return this;
+  }
+}
+
+/** The connection with every text prepared once for each set of modes. */
 function preparingOnce(db: Connection): Connection {
   const known = new Map<string, Map<string, Statement>>();
   const prepare = db.prepare.bind(db);
-  const prepared = (sql: string, modes: readonly ("raw" | "pluck" | "safeIntegers")[]): Statement => {
+  const prepared = (sql: string, modes: string): Statement => {
     const statement = prepare<unknown[]>(sql);
-    for (const mode of modes) statement[mode]();
-    for (const mode of ["raw", "pluck", "safeIntegers"] as const)
-      Object.defineProperty(statement, mode, {
-        value: (on = true) => withModes(sql, [...modes.filter((each) => each !== mode), ...(on ? [mode] : [])]),
-      });
+    for (const mode of modeNames) if (modes.split(",").includes(mode)) statement[mode]();
     return statement;
   };
-  const withModes = (sql: string, modes: readonly ("raw" | "pluck" | "safeIntegers")[]): Statement => {
+  const shared = (sql: string) => {
     let ofText = known.get(sql);
     if (ofText === undefined) known.set(sql, (ofText = new Map<string, Statement>()));
-    const name = modes.join();
-    let statement = ofText.get(name);
-    if (statement === undefined) ofText.set(name, (statement = prepared(sql, modes)));
-    return statement;
+    const statements = ofText;
+    return new SharedStatement((modes) => {
+      let statement = statements.get(modes);
+      if (statement === undefined) statements.set(modes, (statement = prepared(sql, modes)));
+      return statement;
+    });
   };
-  return Object.defineProperty(db, "prepare", { value: (sql: string) => withModes(sql, []) });
+  return Object.defineProperty(db, "prepare", { value: shared });
 }
 
 export interface Look {

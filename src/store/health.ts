@@ -2,7 +2,7 @@ import type { Clock } from "../ports/clock.ts";
 
 /** What happens to the file of a running proxy. */
 export type StoreEvent =
-  /** Nothing can be written. Not told of again before `writable`. */
+  /** Nothing can be written. Not reported again before `writable`. */
   | { readonly kind: "unwritable"; readonly reason: string }
   /** `waited`: settlements that are written now. */
   | { readonly kind: "writable"; readonly afterMs: number; readonly waited: number }
@@ -11,10 +11,10 @@ export type StoreEvent =
   /** That could not be done. */
   | { readonly kind: "not_copied"; readonly reason: string };
 
-/** A disk that is full for one and has room for the next is told of no more often than this. Milliseconds. */
+/** Shortest time between two reports of a disk that is full now and then. Milliseconds. */
 const tellEveryMs = 10_000;
 
-/** Knows whether writing works, and tells of each change. */
+/** Tracks whether writing works, and reports each change. */
 export class Health {
   readonly #clock: Clock;
   readonly #tell: (event: StoreEvent) => void;

@@ -30,7 +30,7 @@ interface QueueListener {
   /** Told of each transaction: its time and the calls in it. */
   write(seconds: number, calls: number): void;
   changed(): void;
-  /** Whether writing works is told to it. */
+  /** Receives whether writing works. */
   readonly health?: Pick<Health, "failed" | "works">;
 }
 

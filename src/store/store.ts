@@ -30,7 +30,7 @@ export interface Store extends AsyncDisposable {
   readonly callbacks: TaskCallbacks;
   readonly sessions: RunSessions;
   readonly changes: Changes;
-  /** The proxies that share the ledger; null for a ledger of one, and for whoever is no proxy. */
+  /** The proxies that share the ledger; null for a ledger of one proxy, and for a command. */
   readonly fleet: Fleet | null;
   /** Null for a ledger that one proxy has alone. */
   readonly proxies: ProxyRuns | null;
@@ -47,7 +47,7 @@ export interface QueuedStore extends Store {
 }
 
 /**
- * The same ledger, for what is looked at all the time, as by each scrape of the metrics: where a proxy runs, a thread of
+ * The same ledger, for figures that are queried often, as by each scrape of the metrics: where a proxy runs, a thread of
  * their own answers these, so that they never wait for somebody's report or verification.
  */
 export interface FigureReads {
@@ -85,7 +85,7 @@ export interface StoreOptions {
   readonly settlePauseMs?: number;
   /** How long a request may live: a proxy that several share the ledger with, and that was silent for longer, is dead. Milliseconds. */
   readonly requestLifeMs?: number;
-  /** Of the program, told to those who list the proxies. */
+  /** Version of the program, shown in the list of proxies. */
   readonly version?: string;
   /** Calls back when the present turn of the event loop is over; handed in where a simulation owns what a turn is. */
   readonly afterTurn?: (callback: () => void) => void;

@@ -37,7 +37,7 @@ export type PostgresCopyResult =
   /** Another copy into the same database runs. */
   | { readonly ok: false; readonly kind: "target_in_use" }
   | { readonly ok: false; readonly kind: "target_not_empty"; readonly table: string }
-  /** The target is not used: the next copy into it begins anew. */
+  /** The target is not used: the next copy into it starts again. */
   | { readonly ok: false; readonly kind: "differs"; readonly differences: readonly RowDifference[] };
 
 export interface PostgresCopyOptions {
@@ -45,7 +45,7 @@ export interface PostgresCopyOptions {
   readonly path: string;
   /** A connection of its own to the database that the ledger goes to, with the tables made. */
   readonly client: ClientBase;
-  /** Each is told a share from 0 to 1. */
+  /** Each receives a share from 0 to 1. */
   readonly onCopied?: (share: number) => void;
   readonly onCompared?: (share: number) => void;
 }

@@ -150,7 +150,7 @@ export class Target {
     });
   }
 
-  /** The next copy begins anew: what is there is not what it should be. */
+  /** The next copy starts again: what is there is not what it should be. */
   async distrust(): Promise<void> {
     await this.#client.query(`update ${copyProgressTable} set source = ''`);
   }

@@ -14,7 +14,7 @@ import type { Statements } from "./connection.ts";
 import { KnownBudgets, readBudgets } from "./known-budgets.ts";
 
 /**
- * Adds a correction beside a posted charge: a charge of its own, at the charge's time, of the same caller, model,
+ * Adds a correction to a posted charge: a charge of its own, at the charge's time, of the same caller, model,
  * source and tags. It moves money and counts neither a request nor tokens. A repeat of the same correction changes nothing.
  */
 export async function adjust(
@@ -68,7 +68,7 @@ export async function adjust(
   return "ok";
 }
 
-/** The windows that weigh on the charge's caller at its time, as far as they exist. */
+/** The windows that apply to the charge's caller at its time, as far as they exist. */
 async function existingWindows(
   db: Statements,
   calendar: Calendar,

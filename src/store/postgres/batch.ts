@@ -283,7 +283,7 @@ class Plan {
   }
 }
 
-/** The windows of a batch, each once, and the sets of them that weigh on a hold. */
+/** The windows of a batch, each once, and the sets of them that apply to a hold. */
 class WindowSets {
   readonly #windows = new Map<string, { readonly window: NamedWindow; position: number }>();
   readonly #sets = new Map<string, { readonly position: number; readonly names: readonly string[] }>();

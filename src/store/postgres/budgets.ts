@@ -39,7 +39,7 @@ async function removeWindows(db: Statements, { seq }: StoredBudget): Promise<voi
   await db.run("delete from budget_windows where budget = $1", [seq]);
 }
 
-/** Makes all windows anew from the charges: only those that hold the instant. Under the budgets' lock. */
+/** Rebuilds the windows that contain the instant from the charges. Under the budgets' lock. */
 export async function rebuildWindows(db: Statements, calendar: Calendar, at: number): Promise<void> {
   await db.run("delete from window_leases");
   await db.run("delete from budget_windows");

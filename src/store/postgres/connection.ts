@@ -63,7 +63,7 @@ export class Database implements Statements, AsyncDisposable {
 
   constructor(pool: Pool) {
     this.#pool = pool;
-    // A connection that breaks while nobody uses it is replaced by the next use.
+    // A connection that breaks while no one uses it is replaced by the next use.
     pool.on("error", () => {});
   }
 
@@ -268,7 +268,7 @@ export function isLockTimeout(error: unknown): boolean {
   return error instanceof DatabaseError && error.code === "55P03";
 }
 
-/** Whether the connection went, or gave no answer in time, so that nobody knows what became of what was sent. */
+/** Whether the connection went, or gave no answer in time, so that no one knows what became of what was sent. */
 export function isConnectionLost(error: unknown): boolean {
   // Where the server ends a connection it says so with one of these.
   if (error instanceof DatabaseError)

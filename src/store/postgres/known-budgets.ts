@@ -5,7 +5,7 @@ import { calendarOf } from "../../time/calendar.ts";
 import { budgetOf, type BudgetRow, type StoredBudget } from "../rows/budgets.ts";
 import type { Database, Statements } from "./connection.ts";
 
-/** Callers that are remembered with the budgets that weigh on them, at most. */
+/** Callers that are remembered with the budgets that apply to them, at most. */
 const callersKept = 20_000;
 
 /** A window as a batch names it: found or made by the database. */
@@ -34,7 +34,7 @@ export class KnownBudgets {
     return this.#bySeq.get(seq);
   }
 
-  /** The windows that weigh on a caller at an instant, in the order of their budgets. */
+  /** The windows that apply to a caller at an instant, in the order of their budgets. */
   windowsOf(caller: Caller, at: number): NamedWindow[] {
     return this.#weighingOn(caller).map((budget) => {
       const { start, end } = this.calendar.spanOf(budget.period, at);

@@ -39,7 +39,7 @@ const waits = {
   read: { statementMs: 60_000, lockMs: 30_000 },
 } as const;
 
-/** Where nobody says how long a request may live. Milliseconds. */
+/** Default of the longest life of a request. Milliseconds. */
 const requestLifeMs = 2 * 3_600_000;
 /** A proxy that was silent for so much longer than a request may live is dead. Milliseconds. */
 const marginMs = 5_000;

@@ -36,7 +36,7 @@ export type PruneServerResult =
   | { readonly ok: true; readonly pruned: Pruned }
   | { readonly ok: false; readonly failure: OpenFailure };
 
-/** Prunes the ledger on a server, in the zone that is stored in it, beside running proxies or alone. */
+/** Prunes the ledger on a server, in the zone that is stored in it, with or without running proxies. */
 export async function pruneServer({
   server,
   dryRun,
@@ -60,7 +60,7 @@ export async function prune(database: Database, options: PruneOptions): Promise<
   const horizon = horizons(options);
   const repeat = (step: (db: Statements) => Promise<number>, told?: (count: number) => void) =>
     repeatStep(options, () => database.transaction(step), told);
-  // First what a carried sum, at noon of its day, would no longer agree with; nobody asks for it from the announcement on.
+  // First what a carried sum, at noon of its day, would no longer agree with; no one asks for it from the announcement on.
   await database.run("update meta set quarters_from = greatest(quarters_from, $1)", [horizon.quarters]);
   const quarters = await repeat((db) => deleteQuarters(db, horizon.quarters));
   const windows = await repeat((db) => deleteWindows(db, horizon.charges));
@@ -85,7 +85,7 @@ function deleteQuarters(db: Statements, before: number): Promise<number> {
 }
 
 /**
- * Windows that ended before the horizon: nobody asks for them again, and their charges are about to be carried. A charge
+ * Windows that ended before the horizon: no one asks for them again, and their charges are about to be carried. A charge
  * that is still pending in one settles without it.
  */
 async function deleteWindows(db: Statements, before: number): Promise<number> {

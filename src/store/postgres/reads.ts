@@ -84,7 +84,7 @@ export class PostgresReads implements ShortReadings {
   }
 }
 
-/** The budgets that weigh on a caller, in the order of their creation. */
+/** The budgets that apply to a caller, in the order of their creation. */
 async function readBudgetsOf(db: Statements, caller: Caller): Promise<StoredBudget[]> {
   return (
     await db.rows<BudgetRow>("select * from budgets where scope = any($1) order by seq", [scopesApplyingTo(caller)])
@@ -142,7 +142,7 @@ function sumsOf(row: Sums | undefined): Sums {
   return { spent: row.spent, held: row.held };
 }
 
-/** Windows that are to be told of and are not yet. Within a snapshot. */
+/** Returns windows that an alert is due for and that have none yet. Needs a snapshot. */
 export async function readWindowsToAlert(
   db: Statements,
   calendar: Calendar,

@@ -2,7 +2,7 @@ import type { Calendar } from "../../ports/calendar.ts";
 import { rollupAmounts, rollupDimensions, rollupSums } from "../rollup-columns.ts";
 import type { Statements } from "./connection.ts";
 
-/** Makes the rollup by days anew from the charges and the carried sums, for another time zone. Under the budgets' lock. */
+/** Rebuilds the rollup by days from the charges and the carried sums, for another time zone. Under the budgets' lock. */
 export async function rebuildDays(db: Statements, calendar: Calendar): Promise<void> {
   await db.run("delete from rollup_day");
   const { dates, starts, ends } = await daysOfCharges(db, calendar);

@@ -12,7 +12,7 @@ export async function storedTimeZone(db: Statements): Promise<string | null> {
 }
 
 /**
- * Stores the zone; where it is another one than before, windows and days are made anew from the charges. Refused while
+ * Stores the zone; where it is another one than before, windows and days are rebuilt from the charges. Refused while
  * other proxies than `besides` count in the zone that is stored.
  */
 export async function applyTimeZone(

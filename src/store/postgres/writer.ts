@@ -221,7 +221,7 @@ export class PostgresWriter implements BatchChannel {
       return row.answer;
     } catch (error) {
       if (passes(error)) return "again";
-      // It was sent: whether it was committed, nobody knows.
+      // It was sent: whether it was committed, no one knows.
       throw isConnectionLost(error)
         ? new OutcomeUnknown("the connection to the database was lost", { cause: error })
         : error;

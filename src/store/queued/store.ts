@@ -12,7 +12,7 @@ import { bind, type Query } from "../tables/bind.ts";
 import { queuedLedger } from "./ledger.ts";
 import { taskStore } from "./tasks.ts";
 
-/** Who is told of changes; see the port. */
+/** Listeners to changes; see the port. */
 export class ChangeListeners implements Changes {
   readonly #listeners = new Set<() => void>();
 

@@ -10,7 +10,7 @@ export interface Dialect {
   readonly byTime: string;
   /** Whether one sum of a rollup stands in several rows, by `shard`. */
   readonly isSharded: boolean;
-  /** Of a pending charge in a statement: the windows that it is said to weigh on, as text: "1,2". */
+  /** Of a pending charge in a statement: the windows that it is linked to, as text: "1,2". */
   readonly linksOfCharge: string;
   /** Selects the same as rows of `win`, by the charge's `seq`. */
   links(charge: number): Statement;

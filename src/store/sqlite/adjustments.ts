@@ -12,7 +12,7 @@ import type { Connection } from "./connection.ts";
 import type { Posted, RollupBook } from "./rollups.ts";
 
 /**
- * Adds a correction beside a posted charge: a charge of its own, at the charge's time, of the same caller, model,
+ * Adds a correction to a posted charge: a charge of its own, at the charge's time, of the same caller, model,
  * source and tags. It moves money and counts neither a request nor tokens. A repeat of the same correction changes nothing.
  */
 export function adjust(

@@ -133,7 +133,7 @@ export interface MigrateFileOptions {
   readonly backup?: boolean;
 }
 
-/** Brings the file of an earlier release to this one's schema, after a backup beside it, only while no proxy runs on it. */
+/** Brings the file of an earlier release to this one's schema, after a backup next to it, only while no proxy runs on it. */
 export async function migrateFile({ path, stamp, backup = true }: MigrateFileOptions): Promise<MigrateResult> {
   return await guarded<MigrateResult>(async () => {
     const to = knownSchema();

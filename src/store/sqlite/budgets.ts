@@ -18,7 +18,7 @@ export function readBudgets(db: Connection): StoredBudget[] {
   return (db.prepare("select * from budgets order by seq").safeIntegers().all() as BudgetRow[]).map(budgetOf);
 }
 
-/** The budgets that weigh on a caller, in the order of their creation: as cheap with ten thousand others beside them. */
+/** The budgets that apply to a caller, in the order of their creation: as cheap with ten thousand others beside them. */
 export function readBudgetsOf(db: Connection, caller: Caller): StoredBudget[] {
   const scopes = scopesApplyingTo(caller);
   const select = db.prepare(`select * from budgets where scope in (${scopes.map(() => "?").join(", ")}) order by seq`);
@@ -81,7 +81,7 @@ export interface OpenWindow extends BudgetWindow {
   dirty: boolean;
 }
 
-/** Windows that are kept in memory at most; beyond that they are read anew. */
+/** Windows that are kept in memory at most; beyond that they are read again. */
 const windowsKept = 20_000;
 const amountMax = 2n ** 63n - 2n;
 
@@ -131,7 +131,7 @@ export class WindowBook {
     this.#update = db.prepare("update windows set spent = ?, held = ? where seq = ?");
   }
 
-  /** The windows that weigh on the caller at an instant; missing ones are made. */
+  /** The windows that apply to the caller at an instant; missing ones are made. */
   open(caller: Caller, at: number): OpenWindow[] {
     return this.#weighingOn(caller).map((budget) => {
       const subject = subjectOf(budget.scope, caller);
@@ -139,19 +139,19 @@ export class WindowBook {
     });
   }
 
-  /** The windows that weigh on the caller at an instant, as far as they exist. */
+  /** The windows that apply to the caller at an instant, as far as they exist. */
   existing(caller: Caller, at: number): OpenWindow[] {
     return this.#weighingOn(caller)
       .map((budget) => this.#find(budget, subjectOf(budget.scope, caller), at))
       .filter((window) => window !== null);
   }
 
-  /** Writes down which windows a new charge weighs on. */
+  /** Links a new charge to its windows. */
   link(charge: number, windows: readonly OpenWindow[]): void {
     for (const window of windows) this.#link.run(charge, window.seq);
   }
 
-  /** The windows that a charge weighs on, as they were written down. */
+  /** The windows that a charge is linked to. */
   ofCharge(charge: number): OpenWindow[] {
     const rows = this.#selectOfCharge.all(charge) as LinkedRow[];
     return rows.map(({ seq, budget: budgetSeq, subject, starts_at, ends_at, spent, held }) => {
@@ -220,7 +220,7 @@ export class WindowBook {
     this.#db.prepare("delete from windows where budget = ?").run(budget.seq);
   }
 
-  /** Makes all windows anew from the charges: only those that hold the instant. */
+  /** Rebuilds the windows that contain the instant from the charges. */
   rebuild(at: number): void {
     this.forget();
     this.#db.exec("delete from charge_windows; delete from windows");

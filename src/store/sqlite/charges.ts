@@ -17,7 +17,7 @@ export interface PendingCharge {
   readonly group: string | null;
   readonly retry: number;
   hold: PicoUsd | null;
-  /** The windows that it weighs on. */
+  /** The windows that it applies to. */
   readonly windows: readonly OpenWindow[];
 }
 
@@ -28,7 +28,7 @@ export interface EndedCharge {
   readonly overage: PicoUsd;
 }
 
-/** Pending charges that are kept in memory at most; beyond that they are read anew. */
+/** Pending charges that are kept in memory at most; beyond that they are read again. */
 const pendingKept = 50_000;
 
 /**

@@ -58,7 +58,7 @@ function opened(path: string, access: "read" | "write", look: (db: Connection) =
   }
 }
 
-/** SQLite needs to write beside its file, even to read it. */
+/** SQLite needs to write next to its file, even to read it. */
 function notWritable(path: string): string | null {
   try {
     accessSync(path, constants.W_OK);

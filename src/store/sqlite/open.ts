@@ -312,7 +312,7 @@ export function storedCalendar(db: Connection, otherwise: Calendar): Calendar {
   return stored === null || stored === otherwise.timeZone ? otherwise : calendarOf(stored);
 }
 
-/** Stores the zone; where it is another one than before, windows and days are made anew from the charges. */
+/** Stores the zone; where it is another one than before, windows and days are rebuilt from the charges. */
 function applyTimeZone(db: Connection, calendar: Calendar, at: number): void {
   if (storedTimeZone(db) === calendar.timeZone) return;
   writeTransaction(db, () => {

@@ -17,7 +17,7 @@ export type PruneFileResult =
   | { readonly ok: true; readonly pruned: Pruned }
   | { readonly ok: false; readonly failure: CopyFailure };
 
-/** Prunes the ledger of a path, in the zone that is stored in it, beside a running proxy or alone. */
+/** Prunes the ledger of a path, in the zone that is stored in it, with or without a running proxy. */
 export async function pruneFile({ path, dryRun, onProgress, ...options }: PruneFileOptions): Promise<PruneFileResult> {
   return await guarded<PruneFileResult>(async () => {
     const looked = openCurrent(path);

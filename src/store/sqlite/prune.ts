@@ -34,7 +34,7 @@ export async function prune(db: Connection, options: PruneOptions): Promise<Prun
 }
 
 /**
- * Windows that ended before the horizon: nobody asks for them again, and their charges are about to be carried. A charge
+ * Windows that ended before the horizon: no one asks for them again, and their charges are about to be carried. A charge
  * that is still pending in one settles without it.
  */
 function deleteWindows(db: Connection, before: number): () => number {
@@ -47,7 +47,7 @@ function deleteWindows(db: Connection, before: number): () => number {
   };
 }
 
-/** The horizon first: from then on nobody asks for what is deleted. */
+/** The horizon first: from then on no one asks for what is deleted. */
 function deleteQuarters(db: Connection, before: number): () => number {
   const announce = db.prepare("update meta set quarters_from = max(quarters_from, ?)");
   const oldest = db.prepare("select min(starts_at) from rollup_quarter").pluck();
@@ -174,7 +174,7 @@ function addedUp(names: readonly string[]): string {
   return names.map((name) => `${name} = ${name} + excluded.${name}`).join(", ");
 }
 
-/** After the rollup by days was made anew from the charges. */
+/** After the rollup by days was rebuilt from the charges. */
 export function addCarriedToDays(db: Connection): void {
   db.exec(
     `insert into rollup_day (day, ${rollupDimensions.join(", ")}, ${rollupSums.join(", ")})

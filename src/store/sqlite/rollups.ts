@@ -145,7 +145,7 @@ function upsert(table: string, time: string): string {
     on conflict do update set ${rollupSums.map((name) => `${name} = ${name} + excluded.${name}`).join(", ")}`;
 }
 
-/** Makes the rollup by days anew from the charges, for another time zone. */
+/** Rebuilds the rollup by days from the charges, for another time zone. */
 export function rebuildDays(db: Connection, calendar: Calendar): void {
   db.prepare("delete from rollup_day").run();
   db.function("local_date", { deterministic: true }, (at: unknown) => calendar.dateOf(Number(at)));

@@ -8,7 +8,7 @@ const partCharges = 500;
 
 /**
  * The charges of a span, oldest first, on a connection of its own: the open statement is the snapshot that all of them come
- * from. As long as it is open, the write-ahead log cannot start anew.
+ * from. As long as it is open, the write-ahead log cannot start again.
  */
 export async function* streamCharges(path: string, span: TimeSpan): AsyncGenerator<readonly Charge[]> {
   const db = connectToRead(path);

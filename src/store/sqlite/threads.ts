@@ -5,10 +5,10 @@ import type { LongQueries } from "../long-queries.ts";
 import type { OpenedFiles } from "./opened-files.ts";
 import { unpackOutcomes, type PackedOutcomes } from "./packed-outcomes.ts";
 
-/** `read`: for what may take seconds. `figures`: for what is looked at all the time. */
+/** `read`: for what may take seconds. `figures`: for figures that are queried often. */
 export type ReaderRole = "read" | "figures";
 
-/** What a thread is told when it starts. */
+/** Data that a thread starts with. */
 export interface ThreadData {
   readonly role: "write" | ReaderRole;
   readonly path: string;
@@ -104,11 +104,11 @@ class CallableThread<T> {
   }
 }
 
-/** Told of what the writer notices beside its work. */
+/** Receives what the writer notices. */
 export interface WatchListener {
   /** Another process changed keys, budgets or settings. */
   changed(): void;
-  /** A file of the ledger was deleted, moved or replaced; told once each time. */
+  /** A file of the ledger was deleted, moved or replaced; reported once each time. */
   lost(lost: Lost): void;
 }
 
@@ -159,7 +159,7 @@ export class ReaderThread {
 
   constructor(data: Omit<ThreadData, "role">, role: ReaderRole) {
     this.#thread = new CallableThread({ ...data, role }, (message) => message as ReaderMessage);
-    // Where nobody looks at the figures there is no thread for them.
+    // The thread for figures starts with the first query of them.
     if (role === "read") this.#thread.start();
   }
 

@@ -64,7 +64,7 @@ function watcher(db: Connection, lastChanges: number, onChange: () => void): () 
   };
 }
 
-/** Tells when a file is lost, and anew when it was there again meanwhile. */
+/** Reports a lost file, and again if it was back meanwhile. */
 function fileWatcher(opened: OpenedFiles, onLost: (lost: Lost) => void): () => void {
   let isLost = false;
   return () => {
@@ -99,7 +99,7 @@ function checkpoint(data: ThreadData): () => void {
   };
 }
 
-/** Done beside the writer, so that its commits need not wait for it. */
+/** Runs next to the writer, so that its commits need not wait for it. */
 function checkpointer(db: Connection): () => void {
   const dataVersion = db.prepare("pragma data_version").pluck();
   let lastVersion: unknown = null;
