@@ -58,7 +58,7 @@ function prepared(db: Connection, sql: string, isSmall: boolean): Prepared {
   let statement = statements.get(sql);
   if (statement === undefined) {
     statement = db.prepare(sql);
-    if (!isSmall && statement.reader) statement.safeIntegers();
+    if (!isSmall && statement.reader) statement = statement.safeIntegers();
     if (statements.size >= preparedMax) statements.clear();
     statements.set(sql, statement);
   }
