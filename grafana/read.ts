@@ -1,7 +1,7 @@
 import { globSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
-/** What is read of a dashboard's committed file: as much as shows it, or proves it. */
+/** Parts of a dashboard's committed file that pictures and tests need. */
 export interface DashboardFile {
   /** The file's name without its ending. */
   readonly name: string;
@@ -48,12 +48,12 @@ export interface TargetFile {
   readonly refId: string;
   readonly expr: string;
   readonly legendFormat: string;
-  /** Asked for now only, and not over the time range. */
+  /** True for an instant query, false for one over the time range. */
   readonly instant?: boolean;
   readonly datasource: { readonly uid: string };
 }
 
-/** Of a panel that asks the ledger's own tables: one query in SQL. */
+/** SQL query of a panel on the ledger's tables. */
 export type SqlPanelFile = Omit<PanelFile, "targets"> & { readonly targets: readonly SqlTargetFile[] };
 export type SqlDashboardFile = Omit<DashboardFile, "panels"> & { readonly panels: readonly SqlPanelFile[] };
 
@@ -82,7 +82,7 @@ export const committedDashboards = (): DashboardFile[] => committed("dashboards"
 /** Those over the ledger's tables. */
 export const committedExact = (): SqlDashboardFile[] => committed("exact");
 
-/** A query as Grafana sends it while every variable is at All. Lengths in seconds. */
+/** Builds the query that Grafana sends with all variables at All. Durations are in seconds. */
 export function substituted(
   expression: string,
   { rangeS, stepS, scrapeS }: { readonly rangeS: number; readonly stepS: number; readonly scrapeS: number },

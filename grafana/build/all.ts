@@ -12,5 +12,5 @@ export const dashboardFiles: ReadonlyMap<string, string> = new Map(
   Object.entries({ spend, budgets, operations }).map(fileOf),
 );
 
-/** The same of grafana/exact, by path. */
+/** Committed files of grafana/exact, by path. */
 export const exactFiles: ReadonlyMap<string, string> = new Map(Object.entries(exactDashboards).map(fileOf));

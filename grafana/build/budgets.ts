@@ -11,46 +11,46 @@ const held = gauge("held");
 const used = part(spent);
 const taken = part(`(${spent} + ${held})`);
 
-/** With a thousand keys a budget for each is a thousand windows: only those that are fullest at the end of the time range. */
+/** Selects the fullest windows at the end of the time range: a budget for each key may have a thousand. */
 const fullest = (count: number, amount: string) =>
   `(${amount}) and on (scope, period) topk(${count}, ${part(gauge("spent", "@ end()"), "@ end()")})`;
 const byBudget = "{{scope}} per {{period}}";
 const ofBudgets = 'code=~"budget_.+"';
 
-/** Who is near a limit? */
+/** Builds the dashboard Budgets. */
 export const budgets = dashboardOf({
   uid: "farebox-budgets",
   title: "Farebox: Budgets",
   description:
-    "What each budget's current window has spent, holds and has left, and who was refused. All amounts are read from the ledger.",
+    "Spent, held and remaining of each budget's current window, and refusals. All amounts are read from the ledger.",
   since: "now-6h",
   rows: [
     evenly(
       4,
       figure({
         title: "Budgets",
-        description: "Windows of budgets that are in force now.",
+        description: "Current budget windows.",
         unit: "short",
         queries: [[`count(${limit}) or vector(0)`, "budgets"]],
       }),
       figure({
         title: "Above 80 %",
-        description: "Windows of which more than 80 % is spent.",
+        description: "Windows with more than 80 % spent.",
         unit: "short",
         queries: [[`count(${used} > 0.8) or vector(0)`, "above 80 %"]],
         limits: { yellow: 1, red: 5 },
       }),
       figure({
         title: "Fullest window",
-        description: "The largest part that any window has spent.",
+        description: "Largest spent part of any window.",
         unit: "percentunit",
         decimals: 1,
         queries: [[`max(${used})`, "spent"]],
         limits: { yellow: 0.8, red: 0.95 },
       }),
       figure({
-        title: "Refused for a budget",
-        description: "402 budget_exceeded and 429 budget_held, a minute.",
+        title: "Budget refusals",
+        description: "402 budget_exceeded and 429 budget_held, per minute.",
         unit: "suffix: /min",
         decimals: 1,
         queries: [[`60 * (${perSecond("farebox_refusals_total", "", ofBudgets)} or vector(0))`, "refused"]],
@@ -63,8 +63,8 @@ export const budgets = dashboardOf({
         [
           10,
           barFor({
-            title: "Spent of each window",
-            description: "The part of its limit that each budget's current window has spent, the 20 fullest.",
+            title: "Spent by window",
+            description: "Spent part of the limit of the 20 fullest windows.",
             unit: "percentunit",
             decimals: 1,
             max: 1,
@@ -76,7 +76,7 @@ export const budgets = dashboardOf({
           14,
           rowFor({
             title: "Limits, spent, held, remaining",
-            description: "The current windows of the 100 fullest budgets. Remaining is what the next request may hold.",
+            description: "Current windows of the 100 fullest budgets. Remaining is what the next request may hold.",
             unit: "currencyUSD",
             columns: { scope: "Scope", period: "Period" },
             queries: [
@@ -92,14 +92,14 @@ export const budgets = dashboardOf({
     evenly(
       8,
       lines({
-        title: "Spent of each window over time",
-        description: "The part of the limit that is spent, of the 20 fullest; falls to 0 where a new window begins.",
+        title: "Spent by window over time",
+        description: "Spent part of the limit of the 20 fullest windows; resets to 0 when a window begins.",
         unit: "percentunit",
         queries: [[fullest(20, used), byBudget]],
       }),
       lines({
         title: "Remaining",
-        description: "Limit less spent less held: what the next request may hold. Of the 20 fullest windows.",
+        description: "Limit less spent less held, which the next request may hold, for the 20 fullest windows.",
         unit: "currencyUSD",
         queries: [[fullest(20, `${limit} - ${spent} - ${held}`), byBudget]],
       }),
@@ -107,13 +107,13 @@ export const budgets = dashboardOf({
     evenly(
       8,
       lines({
-        title: "Held by running requests",
-        description: "Reserved until the requests settle. Of the 20 fullest windows.",
+        title: "Held",
+        description: "Amounts held until requests settle, for the 20 fullest windows.",
         unit: "currencyUSD",
         queries: [[fullest(20, held), byBudget]],
       }),
       lines({
-        title: "Refusals for a budget",
+        title: "Budget refusals by code",
         description:
           "budget_exceeded: the budget cannot pay for the request. budget_held: it could, once running requests settle.",
         unit: "suffix: /min",
@@ -122,7 +122,7 @@ export const budgets = dashboardOf({
       }),
       barFor({
         title: "Windows near their limit",
-        description: "Windows of which more than 80 % is spent or held.",
+        description: "Windows with more than 80 % spent or held.",
         unit: "percentunit",
         decimals: 1,
         max: 1,

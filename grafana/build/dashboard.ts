@@ -3,14 +3,14 @@ import * as dashboards from "@grafana/grafana-foundation-sdk/dashboard";
 import { chosenSource, type Panel } from "./panels.ts";
 
 export interface DashboardWish {
-  /** Stable: a link to the dashboard, and an import over an older one, go by it. */
+  /** Stable id: links to the dashboard and imports over an older one use it. */
   readonly uid: string;
   readonly title: string;
   readonly description: string;
   /** A span of time until now, as Grafana writes it. */
   readonly since: string;
   readonly rows: readonly Row[];
-  /** Instead of those of Prometheus' dashboards: data source, job and instance. */
+  /** Variables; by default data source, job and instance. */
   readonly variables?: readonly Builder<dashboards.VariableModel>[];
 }
 

@@ -6,31 +6,30 @@ const requests = "farebox_requests_total";
 const quantiles = (histogram: string): Query[] =>
   [0.5, 0.95, 0.99].map((share) => [quantile(share, histogram), `p${share * 100}`]);
 
-/** Does it work, and how fast? */
+/** Builds the dashboard Operations. */
 export const operations = dashboardOf({
   uid: "farebox-operations",
   title: "Farebox: Operations",
-  description:
-    "Whether requests are answered, how fast, and whether the ledger, the prices and the gateway's account are well.",
+  description: "Requests and their speed, the ledger, the prices and the gateway's account.",
   since: "now-1h",
   rows: [
     evenly(
       4,
       figure({
         title: "Proxies",
-        description: "Instances of Farebox that are scraped.",
+        description: "Scraped instances of Farebox.",
         unit: "short",
         queries: [[`count(${ofAll("farebox_build_info", "instance")})`, "proxies"]],
       }),
       figure({
         title: "Requests",
-        description: "Answered a second.",
+        description: "Answered requests per second.",
         unit: "reqps",
         queries: [[perSecond(requests), "requests"]],
       }),
       figure({
         title: "Failed",
-        description: "The part of the requests that was answered with 5xx, the gateway's or ours.",
+        description: "Part of the requests answered with 5xx, by the gateway or by Farebox.",
         unit: "percentunit",
         decimals: 1,
         queries: [[`(${perSecond(requests, "", 'status=~"5.."')} or vector(0)) / (${perSecond(requests)} > 0)`, "5xx"]],
@@ -39,15 +38,14 @@ export const operations = dashboardOf({
       }),
       figure({
         title: "Balance",
-        description: "The gateway's account, as last read.",
+        description: "Last known balance of the gateway's account.",
         unit: "currencyUSD",
         queries: [[lowest("farebox_balance_usd"), "balance"]],
         noValue: "unknown",
       }),
       figure({
         title: "Unexplained",
-        description:
-          "How far the gateway's account and the ledger differ over 24 hours, beyond what the uncertainty allows.",
+        description: "Difference between the gateway's account and the ledger over 24 hours, beyond the uncertainty.",
         unit: "currencyUSD",
         queries: [[ofLedger("farebox_reconciliation_unexplained_usd"), "unexplained"]],
         limits: { yellow: 0.01, red: 1 },
@@ -56,7 +54,7 @@ export const operations = dashboardOf({
       figure({
         title: "Prices",
         description:
-          "Whether the price files that were read last are in force. Refused ones leave the prices before them in force.",
+          "State of the price files that were read last. While they are refused, the previous prices stay in force.",
         unit: "short",
         queries: [[lowest("farebox_price_last_reload_successful"), "prices"]],
         limits: { yellow: 1, red: 0.5, goodWhen: "high" },
@@ -67,7 +65,7 @@ export const operations = dashboardOf({
       8,
       lines({
         title: "Requests by status",
-        description: "Answered a second, by the status that the client got.",
+        description: "Answered requests per second, by the client's status.",
         unit: "reqps",
         queries: [[perSecond(requests, "status"), "{{status}}"]],
         stacked: true,
@@ -75,15 +73,15 @@ export const operations = dashboardOf({
       lines({
         title: "Refusals by code",
         description:
-          "Requests that Farebox itself refused, and streams that it ended for their hold, a minute, by error code. Codes that did not occur are left out.",
+          "Refusals per minute, and streams ended because their hold could not grow, by error code. Codes that did not occur are omitted.",
         unit: "suffix: /min",
         queries: [[`60 * ${perSecond("farebox_refusals_total", "code")} > 0`, "{{code}}"]],
         noValue: "none",
       }),
       lines({
-        title: "Running now",
+        title: "Requests in flight",
         description:
-          "Requests being answered, streams among them, and holds that are not settled. Holds above requests for long are left over.",
+          "Requests in flight, streams among them, and pending holds. If holds stay above requests for long, some are left over.",
         unit: "short",
         queries: [
           [ofAll("farebox_active_requests"), "requests"],
@@ -97,7 +95,7 @@ export const operations = dashboardOf({
       lines({
         title: "Duration",
         description:
-          "From a request's arrival to the end of its answer. Points are single requests with their ids, where Prometheus stores exemplars.",
+          "From a request's arrival to the end of its answer. Points are single requests with their ids, if Prometheus stores exemplars.",
         unit: "s",
         queries: quantiles("farebox_request_duration_seconds"),
         exemplars: true,
@@ -110,7 +108,8 @@ export const operations = dashboardOf({
       }),
       lines({
         title: "Overhead",
-        description: "From a request's arrival to its sending: what Farebox itself took, the hold's commit included.",
+        description:
+          "From a request's arrival to sending it to the gateway: Farebox's own time, including the commit of the hold.",
         unit: "s",
         queries: quantiles("farebox_overhead_seconds"),
       }),
@@ -119,25 +118,25 @@ export const operations = dashboardOf({
       8,
       lines({
         title: "Ledger transaction",
-        description: "Length of one transaction, which may carry many holds and settlements.",
+        description: "Duration of one transaction, which may contain many holds and settlements.",
         unit: "s",
         queries: quantiles("farebox_ledger_write_seconds"),
       }),
       lines({
         title: "Ledger transactions",
-        description: "Transactions a second.",
+        description: "Transactions per second.",
         unit: "ops",
         queries: [[perSecond("farebox_ledger_write_seconds_count"), "transactions"]],
       }),
       lines({
-        title: "Retries of clients",
-        description: "Requests that a client's SDK sent again, a minute: each may cost anew.",
+        title: "Client retries",
+        description: "Requests per minute that a client's SDK sent again. Each may cost again.",
         unit: "suffix: /min",
         queries: [[`60 * ${perSecond("farebox_client_retries_total", "model")}`, "{{model}}"]],
       }),
       lines({
         title: "Overage, per hour",
-        description: "Posted beyond the hold: the gateway reported more than the request allowed.",
+        description: "Posted above the hold: the gateway reported more than the request allowed.",
         unit: "currencyUSD",
         queries: [[`3600 * ${perSecond("farebox_overage_usd_total")}`, "overage"]],
       }),
@@ -146,26 +145,26 @@ export const operations = dashboardOf({
       8,
       lines({
         title: "Balance",
-        description: "The gateway's account, as last read. Absent while unknown.",
+        description: "Last known balance of the gateway's account. Absent while unknown.",
         unit: "currencyUSD",
         queries: [[lowest("farebox_balance_usd"), "balance"]],
       }),
       lines({
         title: "Credits",
-        description: "The account's credits in the gateway's own unit, as last read.",
+        description: "Last known credits of the account, in the gateway's own unit.",
         unit: "short",
         queries: [[highest("farebox_credits", "kind"), "{{kind}}"]],
       }),
       lines({
         title: "Age of the balance",
-        description: "How long ago the account was read.",
+        description: "Time since the account was read.",
         unit: "s",
         queries: [[lowest("farebox_balance_age_seconds"), "age"]],
       }),
       lines({
-        title: "Difference to the gateway's bill",
+        title: "Difference from the gateway's bill",
         description:
-          "What the account moved by beyond the ledger's charges over 24 hours, and what of it no uncertainty explains.",
+          "Movement of the account beyond the ledger's charges over 24 hours, and the part beyond the uncertainty.",
         unit: "currencyUSD",
         queries: [
           [ofLedger("farebox_reconciliation_difference_usd"), "difference"],
@@ -177,13 +176,13 @@ export const operations = dashboardOf({
       8,
       lines({
         title: "Event loop, p99",
-        description: "How long a callback waited, by instance: above some 50 ms streams feel it.",
+        description: "Delay of callbacks, by instance. Above about 50 ms it slows streams.",
         unit: "s",
         queries: [[highest("nodejs_eventloop_lag_p99_seconds", "instance"), "{{instance}}"]],
       }),
       lines({
         title: "Memory",
-        description: "Of each instance: the whole process, and the JavaScript heap in use.",
+        description: "Memory of each instance: the whole process, and the JavaScript heap in use.",
         unit: "bytes",
         queries: [
           [ofAll("process_resident_memory_bytes", "instance"), "resident {{instance}}"],
@@ -192,13 +191,13 @@ export const operations = dashboardOf({
       }),
       lines({
         title: "CPU",
-        description: "Of one core, by instance.",
+        description: "Use of one core, by instance.",
         unit: "percentunit",
         queries: [[perSecond("process_cpu_seconds_total", "instance"), "{{instance}}"]],
       }),
       lines({
-        title: "Price files read",
-        description: "Changed price files that were taken over (ok) or refused, a minute.",
+        title: "Price reloads",
+        description: "Reloads of changed price files per minute, applied (ok) or refused.",
         unit: "suffix: /min",
         queries: [[`60 * ${perSecond("farebox_price_reloads_total", "result")}`, "{{result}}"]],
       }),

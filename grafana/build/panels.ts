@@ -23,7 +23,7 @@ export type Unit =
   | "suffix: tok/s"
   | "suffix: /min";
 
-/** Seen as one by users: red from `red` on, and so on; or the other way round for what is good when high. */
+/** Colour thresholds: red from `red` on; reversed if high values are good. */
 export interface Limits {
   readonly yellow: number;
   readonly red: number;
@@ -35,19 +35,19 @@ export type Query = readonly [expression: string, legend: string];
 
 export interface PanelWish {
   readonly title: string;
-  /** What it answers, in a sentence or two. */
+  /** Description in a sentence or two. */
   readonly description: string;
   readonly unit: Unit;
   readonly queries: readonly Query[];
   readonly decimals?: number;
   readonly limits?: Limits;
-  /** Shown instead of "No data" where nothing is the usual. */
+  /** Text instead of "No data" if no data is normal. */
   readonly noValue?: string;
-  /** Of an axis or bar. */
+  /** Bounds of an axis or bar. */
   readonly max?: number;
 }
 
-/** A panel, but for its place. `width` of 24 columns, `height` in rows of the grid. */
+/** Panel without its position. `width` of 24 columns, `height` in rows of the grid. */
 export type Panel = (place: {
   readonly id: number;
   readonly width: number;
@@ -57,7 +57,7 @@ export type Panel = (place: {
 type Place = Parameters<Panel>[0];
 type AnyPanel = stat.PanelBuilder | bars.PanelBuilder | table.PanelBuilder | timeseries.PanelBuilder;
 
-/** What all kinds of panels have. */
+/** Applies the options that all panels share. */
 export function dressed<Kind extends AnyPanel>(
   panel: Kind,
   wish: Omit<PanelWish, "queries">,

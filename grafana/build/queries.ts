@@ -1,4 +1,4 @@
-/** What every series is narrowed to: the variables at the top of each dashboard. */
+/** Label matchers of every series: the variables at the top of each dashboard. */
 const scraped = 'job=~"$job", instance=~"$instance"';
 
 const selector = (metric: string, matchers: string) =>
@@ -11,12 +11,12 @@ const grouped = (operator: string, by: string, inner: string) =>
 export const perSecond = (counter: string, by = "", matchers = "") =>
   grouped("sum", by, `rate(${selector(counter, matchers)}[$__rate_interval])`);
 
-/** What a counter gained over the dashboard's time range, summed over proxies. */
+/** Increase of a counter over the dashboard's time range, summed over proxies. */
 export const overRange = (counter: string, by = "", matchers = "") =>
   grouped("sum", by, `increase(${selector(counter, matchers)}[$__range])`);
 
 /**
- * A gauge that is read from the ledger: every proxy of one ledger tells the same, so one of them is enough. `at` is a
+ * A gauge that is read from the ledger: every proxy of one ledger has the same value, so the query takes the maximum. `at` is a
  * modifier of time, such as `@ end()`.
  */
 export const ofLedger = (gauge: string, by = "", matchers = "", at = "") =>

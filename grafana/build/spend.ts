@@ -6,12 +6,12 @@ const cost = "farebox_cost_usd_total";
 const list = "farebox_list_cost_usd_total";
 const perHour = (query: string) => `${query} * 3600`;
 
-/** Where does the money go? */
+/** Builds the dashboard Spend. */
 export const spend = dashboardOf({
   uid: "farebox-spend",
   title: "Farebox: Spend",
   description:
-    "Where the money goes: by model, team and key, against list price, and how each amount is known. Exact sums are in the ledger (farebox report).",
+    "Spend by model, team and key, compared with the list price, and by source. Exact sums are in the ledger (farebox report).",
   since: "now-6h",
   rows: [
     evenly(
@@ -31,14 +31,14 @@ export const spend = dashboardOf({
         noValue: "$0",
       }),
       figure({
-        title: "Spend per hour, now",
-        description: "What an hour costs at the present rate.",
+        title: "Spend per hour",
+        description: "Cost of an hour at the current rate.",
         unit: "currencyUSD",
         queries: [[perHour(perSecond(cost)), "per hour"]],
       }),
       figure({
-        title: "Saved against list price",
-        description: "The part of the official list price that was not charged, over the time range.",
+        title: "Saving",
+        description: "Part of the official list price that was not charged, over the time range.",
         unit: "percentunit",
         decimals: 1,
         queries: [[`1 - ${overRange(cost)} / (${overRange(list)} > 0)`, "saved"]],
@@ -47,7 +47,7 @@ export const spend = dashboardOf({
       figure({
         title: "Reported by the gateway",
         description:
-          "The part of the spend over the time range whose tokens the gateway itself reported. The rest was counted, or assumed to be the hold.",
+          "Part of the spend over the time range whose tokens the gateway reported. The rest was counted, or assumed to be the hold.",
         unit: "percentunit",
         decimals: 1,
         queries: [[`${overRange(cost, "", 'source="reported"')} / (${overRange(cost)} > 0)`, "reported"]],
@@ -65,14 +65,14 @@ export const spend = dashboardOf({
       9,
       lines({
         title: "Spend per hour by model",
-        description: "The rate at which each model costs.",
+        description: "Spend rate of each model.",
         unit: "currencyUSD",
         queries: [[perHour(perSecond(cost, "model")), "{{model}}"]],
         stacked: true,
       }),
       lines({
         title: "Spend per hour by team",
-        description: "The rate at which each team spends.",
+        description: "Spend rate of each team.",
         unit: "currencyUSD",
         queries: [[perHour(teamNamed(perSecond("farebox_key_cost_usd_total", "team"))), "{{team}}"]],
         stacked: true,
@@ -87,20 +87,20 @@ export const spend = dashboardOf({
         queries: [[`sort_desc(${teamNamed(ofLedger("farebox_spend_usd", "team", 'period="month"'))})`, "{{team}}"]],
       }),
       barFor({
-        title: "Dearest keys",
-        description: "The ten keys that spent most over the time range.",
+        title: "Top keys",
+        description: "Ten keys with the highest spend over the time range.",
         unit: "currencyUSD",
         queries: [[`sort_desc(topk(10, ${overRange("farebox_key_cost_usd_total", "key")}))`, "{{key}}"]],
       }),
       barFor({
-        title: "Dearest models",
-        description: "The ten models that cost most over the time range.",
+        title: "Top models",
+        description: "Ten models with the highest spend over the time range.",
         unit: "currencyUSD",
         queries: [[`sort_desc(topk(10, ${overRange(cost, "model")}))`, "{{model}}"]],
       }),
       barFor({
         title: "USD per million tokens",
-        description: "What a million tokens of each model did cost over the time range, all classes together.",
+        description: "Cost of a million tokens of each model over the time range, all classes together.",
         unit: "currencyUSD",
         queries: [
           [
@@ -115,7 +115,7 @@ export const spend = dashboardOf({
       lines({
         title: "Charged and list price, per hour",
         description:
-          "What the gateway charges, and the same tokens at the official list price. The distance is the saving.",
+          "Cost at the gateway, and the same tokens at the official list price. The difference is the saving.",
         unit: "currencyUSD",
         queries: [
           [perHour(perSecond(list)), "list price"],
@@ -123,7 +123,7 @@ export const spend = dashboardOf({
         ],
       }),
       lines({
-        title: "How the spend is known, per hour",
+        title: "Spend by source, per hour",
         description:
           "reported: the gateway's usage. counted: our count of the whole answer. partial: our count up to a cut. assumed: the hold.",
         unit: "currencyUSD",
@@ -133,14 +133,14 @@ export const spend = dashboardOf({
       barFor({
         title: "In doubt, by reason",
         description:
-          "Cost over the time range of charges that the gateway may bill differently. A charge with two doubts is under both.",
+          "Cost over the time range of charges that the gateway may bill differently. A charge with two doubts counts in both.",
         unit: "currencyUSD",
         queries: [[`sort_desc(${overRange("farebox_cost_in_doubt_usd_total", "reason")})`, "{{reason}}"]],
       }),
       lines({
         title: "Tokens by class",
         description:
-          "Tokens charged for. Classes are disjoint: input is without cached and written ones, output without reasoning.",
+          "Tokens charged for. Classes are disjoint: input excludes cached and written tokens, output excludes reasoning.",
         unit: "suffix: tok/s",
         queries: [[perSecond("farebox_tokens_total", "class"), "{{class}}"]],
         stacked: true,

@@ -15,7 +15,7 @@ const titleHeight = 30;
 
 const draw = { stat: drawFigure, bargauge: drawBars, timeseries: drawLines, table: drawTable } as const;
 
-/** A dashboard with its answers, laid out as its file says. `note` says under the title what the picture is. */
+/** Draws a dashboard with its answers. `note` describes the picture below the title. */
 export function svgOf(dashboard: DashboardFile, results: (panel: PanelFile) => PanelResults, note: string): string {
   const rows = Math.max(...dashboard.panels.map(({ gridPos: { y, h } }) => y + h));
   const height = headHeight + rows * rowHeight + margin;

@@ -35,7 +35,7 @@ interface LegendEntry {
   readonly x: number;
 }
 
-/** As many rows as the names need. */
+/** Number of rows that the names need. */
 function legendRows(names: readonly string[], width: number): LegendEntry[][] {
   const rows: LegendEntry[][] = [];
   let x = width;
@@ -99,7 +99,7 @@ function chart(panel: PanelFile, series: readonly Named[], width: number, height
   return svg;
 }
 
-/** Lines of the grid by a power of two, since a decimal step of bytes is a crooked one of MiB. */
+/** Steps the grid by a power of two: a decimal step of bytes is not round in MiB. */
 function byteSteps(series: readonly Named[]): { interval: number; max: number } {
   const largest = Math.max(1, ...series.flatMap(({ samples }) => samples.map(([, value]) => value)));
   const interval = 2 ** Math.ceil(Math.log2(largest / 4));

@@ -25,7 +25,7 @@ export function namedSeries(panel: PanelFile, results: PanelResults): Named[] {
   );
 }
 
-/** The newest value, or null where there is none. */
+/** Returns the newest value, or null without any. */
 export const newest = ({ samples }: Pick<Result, "samples">): number | null => samples.at(-1)?.[1] ?? null;
 
 /** The colour's name that the panel's thresholds give a value. */

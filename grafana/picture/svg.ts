@@ -1,4 +1,4 @@
-/** Grafana's dark theme, near enough. */
+/** Approximation of Grafana's dark theme. */
 export const colours = {
   page: "#111217",
   panel: "#181b1f",
@@ -26,10 +26,10 @@ export const colours = {
 
 export const font = "DejaVu Sans";
 
-/** About how wide a text is, in pixels: DejaVu Sans has wide letters. */
+/** Estimates the width of a text in pixels: DejaVu Sans has wide letters. */
 export const widthOf = (text: string, size: number) => text.length * size * 0.6;
 
-/** A text that fits, cut with an ellipsis where it would not. */
+/** Cuts a text that does not fit, with an ellipsis. */
 export function fitted(text: string, size: number, width: number): string {
   const room = Math.floor(width / (size * 0.6));
   return text.length <= room ? text : `${text.slice(0, Math.max(1, room - 1))}…`;
@@ -67,6 +67,6 @@ export const rectangle = (
   more: Readonly<Record<string, string | number>> = {},
 ) => `<rect${attributes({ x, y, width: Math.max(0, width), height, fill, ...more })}/>`;
 
-/** Content with a corner of its own. */
+/** Moves content to a position. */
 export const placed = (x: number, y: number, width: number, height: number, content: string) =>
   `<svg${attributes({ x, y, width, height })}>${content}</svg>`;

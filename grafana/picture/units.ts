@@ -16,7 +16,7 @@ const spans: readonly (readonly [number, string])[] = [
   [0, " µs"],
 ];
 
-/** At most three digits that say something, but no rounding before the point. */
+/** Rounds to three significant digits, but never digits before the decimal point. */
 function digits(value: number, decimals?: number): string {
   if (decimals !== undefined) return value.toFixed(decimals);
   const size = Math.abs(value);
@@ -33,7 +33,7 @@ function scaled(value: number, steps: readonly (readonly [number, string])[], de
   return `${digits(value / (factor || 1e-6), factor === 1 ? decimals : undefined)}${suffix}`;
 }
 
-/** A value as Grafana would write it, for the units that the dashboards use. */
+/** Formats a value as Grafana does, for the units of the dashboards. */
 export function withUnit(value: number, unit: string, decimals?: number): string {
   if (!Number.isFinite(value)) return "–";
   if (unit === "currencyUSD")

@@ -8,7 +8,7 @@ import type { PanelResults } from "./results.ts";
 
 /**
  * Draws the committed dashboards from what Prometheus answers to their queries, after some minutes of mixed traffic
- * through a real Farebox before the sandbox. For a look at a change; a Grafana is not needed. Needs `prometheus`.
+ * through a real Farebox with the sandbox as its gateway. Needs `prometheus`, but no Grafana.
  */
 const note =
   "Rendered by npm run grafana:picture from the answers of Prometheus, with the sandbox for a gateway; not a screenshot of Grafana.";

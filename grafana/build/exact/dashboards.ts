@@ -6,12 +6,12 @@ import * as sql from "./queries.ts";
 const toTheLastDigit = "To the pico-dollar, as text.";
 const ofQuarters = "Counted by the quarter hours that the time range touches, as farebox report does.";
 
-/** What was spent, to the last digit. */
+/** Builds the dashboard Exact spend. */
 const spend = (dialect: Dialect) =>
   dashboardOf({
     uid: `farebox-exact-spend-${dialect.name}`,
     title: `Farebox: Exact spend (${dialect.title})`,
-    description: `What the ledger itself says was charged, to the last digit: read from its tables in ${dialect.title}.`,
+    description: `Charges to the last digit, read from the ledger's tables in ${dialect.title}.`,
     since: "now-24h",
     variables: [sourceVariable(dialect.source)],
     rows: [
@@ -22,7 +22,7 @@ const spend = (dialect: Dialect) =>
             5,
             figure(dialect, {
               title: "Spent (USD)",
-              description: `What the gateway charged over the time range. ${toTheLastDigit} ${ofQuarters}`,
+              description: `Cost at the gateway over the time range. ${toTheLastDigit} ${ofQuarters}`,
               sql: sql.total(dialect, "cost"),
             }),
           ],
@@ -37,8 +37,8 @@ const spend = (dialect: Dialect) =>
           [
             5,
             figure(dialect, {
-              title: "Saved (USD)",
-              description: `List price less what was charged. ${toTheLastDigit}`,
+              title: "Saving (USD)",
+              description: `List price less cost. ${toTheLastDigit}`,
               sql: sql.total(dialect, "list_cost - cost"),
             }),
           ],
@@ -46,7 +46,7 @@ const spend = (dialect: Dialect) =>
             5,
             figure(dialect, {
               title: "In doubt (USD)",
-              description: `Of what was charged, that of charges that the gateway may bill differently. ${toTheLastDigit}`,
+              description: `Cost of charges that the gateway may bill differently. ${toTheLastDigit}`,
               sql: sql.total(dialect, "in_doubt"),
             }),
           ],
@@ -56,7 +56,7 @@ const spend = (dialect: Dialect) =>
               dialect,
               {
                 title: "Requests charged",
-                description: "Charges posted over the time range; corrections are none.",
+                description: "Charges posted over the time range, without corrections.",
                 sql: sql.requests,
               },
               "short",
@@ -91,12 +91,12 @@ const spend = (dialect: Dialect) =>
         9,
         rows(dialect, {
           title: "By model (USD)",
-          description: `The dearest models of the time range. ${toTheLastDigit}`,
+          description: `Models by spend over the time range. ${toTheLastDigit}`,
           sql: sql.by(dialect, "model", "Model"),
         }),
         rows(dialect, {
           title: "By key (USD)",
-          description: `The dearest keys of the time range. ${toTheLastDigit}`,
+          description: `Keys by spend over the time range. ${toTheLastDigit}`,
           sql: sql.byKey(dialect),
         }),
       ),
@@ -104,12 +104,12 @@ const spend = (dialect: Dialect) =>
         9,
         rows(dialect, {
           title: "By team (USD)",
-          description: `The dearest teams of the time range. ${toTheLastDigit}`,
+          description: `Teams by spend over the time range. ${toTheLastDigit}`,
           sql: sql.by(dialect, "team", "Team"),
         }),
         rows(dialect, {
-          title: "How it is known (USD)",
-          description: `By source: reported by the gateway, counted, partial up to a cut, or assumed to be the hold. ${toTheLastDigit}`,
+          title: "By source (USD)",
+          description: `Spend reported by the gateway, counted, partial up to a cut, or assumed to be the hold. ${toTheLastDigit}`,
           sql: sql.by(dialect, "source", "Source"),
         }),
         rows(dialect, {
@@ -124,7 +124,7 @@ const spend = (dialect: Dialect) =>
           dialect,
           {
             title: "Newest charges (USD)",
-            description: `The last hundred of the time range, pending and voided ones too. ${toTheLastDigit}`,
+            description: `Last hundred charges of the time range, including pending and voided ones. ${toTheLastDigit}`,
             sql: sql.charges(dialect),
           },
           ["time"],
@@ -133,7 +133,7 @@ const spend = (dialect: Dialect) =>
     ],
   });
 
-/** Where each budget stands, to the last digit. */
+/** Builds the dashboard Exact budgets. */
 const budgets = (dialect: Dialect) =>
   dashboardOf({
     uid: `farebox-exact-budgets-${dialect.name}`,
@@ -148,7 +148,7 @@ const budgets = (dialect: Dialect) =>
           dialect,
           {
             title: "Windows (USD)",
-            description: `The windows at the end of the time range, the fullest first; one appears with the first hold in it. ${toTheLastDigit}`,
+            description: `Windows at the end of the time range, the fullest first. A window appears with its first hold. ${toTheLastDigit}`,
             sql: sql.windows(dialect),
           },
           ["Starts", "Ends"],
@@ -161,7 +161,7 @@ const budgets = (dialect: Dialect) =>
             6,
             figure(dialect, {
               title: "Held now (USD)",
-              description: `Reserved for requests that are not settled. ${toTheLastDigit}`,
+              description: `Amounts held for unsettled requests. ${toTheLastDigit}`,
               sql: sql.heldNow(dialect),
             }),
           ],
@@ -171,7 +171,7 @@ const budgets = (dialect: Dialect) =>
               dialect,
               {
                 title: "Pending holds (USD)",
-                description: `The hundred oldest holds that are not settled. ${toTheLastDigit}`,
+                description: `Hundred oldest pending holds. ${toTheLastDigit}`,
                 sql: sql.pendingHolds(dialect),
                 noValue: "none",
               },
@@ -186,7 +186,7 @@ const budgets = (dialect: Dialect) =>
           dialect,
           {
             title: "Overages (USD)",
-            description: `Charges of the time range that cost more than their hold. ${toTheLastDigit}`,
+            description: `Charges of the time range above their hold. ${toTheLastDigit}`,
             sql: sql.overages(dialect),
             noValue: "none",
           },
@@ -196,7 +196,7 @@ const budgets = (dialect: Dialect) =>
           dialect,
           {
             title: "Corrections (USD)",
-            description: `Made in the time range, with who made them and why. ${toTheLastDigit}`,
+            description: `Corrections made in the time range, with author and reason. ${toTheLastDigit}`,
             sql: sql.corrections(dialect),
             noValue: "none",
           },

@@ -1,18 +1,18 @@
 import type { Builder, Dataquery } from "@grafana/grafana-foundation-sdk/cog";
 import type { DataSourceRef } from "@grafana/grafana-foundation-sdk/common";
 
-/** What differs between the two databases that a ledger can be in, and between Grafana's data sources for them. */
+/** Differences between SQLite and PostgreSQL, and between Grafana's data sources for them. */
 export interface Dialect {
   readonly name: "sqlite" | "postgres";
-  /** As people know it. */
+  /** Display name. */
   readonly title: string;
   /** Grafana's name for the type of data source. */
   readonly source: string;
-  /** An amount in pico-USD as USD with all twelve decimals: a text, since a number in JSON carries fifteen digits surely and no more. Null stays null. */
+  /** An amount in pico-USD as USD with all twelve decimals: a text, since a JSON number keeps only fifteen digits. Null stays null. */
   usd(pico: string): string;
   /** The same as a number, for charts: exact to fifteen digits. */
   usdNumber(pico: string): string;
-  /** Milliseconds since 1970 as what the data source takes for a time. */
+  /** Converts milliseconds since 1970 to a time of the data source. */
   time(ms: string): string;
   /** The UTC date of milliseconds since 1970: "2026-11-21". */
   date(ms: string): string;
@@ -25,7 +25,7 @@ export interface Dialect {
   }): Builder<Dataquery>;
 }
 
-/** What every target of a panel is to the SDK; JSON leaves the function out. */
+/** Marks a target for the SDK; JSON omits the function. */
 const target = (query: object): Builder<Dataquery> => ({
   build: () => ({ ...query, _implementsDataqueryVariant() {} }),
 });

@@ -9,7 +9,7 @@ interface Wish {
   readonly title: string;
   readonly description: string;
   readonly sql: string;
-  /** Shown where nothing is the usual. */
+  /** Text if no data is normal. */
   readonly noValue?: string;
 }
 
@@ -22,7 +22,7 @@ export const figure =
   (place) =>
     dressed(new stat.PanelBuilder(), { ...wish, unit }, place, chosen(dialect))
       .targets([dialect.query({ refId: "A", sql: wish.sql, shape: "table", times: [] })])
-      // A text is no field of numbers, which alone is shown unless all are asked for.
+      // Grafana shows only numeric fields unless all are selected.
       .reduceOptions(new common.ReduceDataOptionsBuilder().calcs(["lastNotNull"]).fields("/.*/"))
       .graphMode(common.BigValueGraphMode.None)
       .textMode(common.BigValueTextMode.Value);

@@ -1,13 +1,13 @@
 import type { Dialect } from "./dialects.ts";
 
 /*
- * What the ledger's tables say, in the SQL that SQLite and PostgreSQL have in common. `$__from`, `$__to` (milliseconds
- * since 1970) and `$__interval_ms` are Grafana's own variables: it puts numbers in their place.
+ * Queries of the ledger's tables, in the SQL that SQLite and PostgreSQL have in common. `$__from`, `$__to` (milliseconds
+ * since 1970) and `$__interval_ms` are Grafana's own variables, which it replaces with numbers.
  */
 
 /**
- * What was charged in the dashboard's time range, by quarter hours as `farebox report` counts them: those that the range touches.
- * Of days that `db prune` has emptied the carried sums are left, which stand at noon.
+ * Charges of the dashboard's time range, by the quarter hours that it touches, as in `farebox report`.
+ * For days that `db prune` has emptied, carried sums count at noon.
  */
 const spending = `with spending as (
   select starts_at as at, key, team, model, source, requests, cost, list_cost, in_doubt
@@ -33,7 +33,7 @@ select cast(coalesce(sum(requests), 0) as bigint) as requests from spending`;
 export const heldNow = (dialect: Dialect) =>
   `select ${dialect.usd("coalesce(sum(hold), 0)")} as usd from charges where state = 'pending'`;
 
-/** What each model, team or source costs in each interval of the chart. */
+/** Cost of each model, team or source in each interval of the chart. */
 export const overTime = (dialect: Dialect, column: "model" | "team") => `${spending}
 select ${dialect.time("(at - at % $__interval_ms)")} as time, coalesce(nullif(${column}, ''), '(no ${column})') as ${column}, ${dialect.usdNumber("sum(cost)")} as usd
 from spending group by 1, 2 order by 1, 2`;
@@ -41,7 +41,7 @@ from spending group by 1, 2 order by 1, 2`;
 const sums = (dialect: Dialect) => `cast(sum(requests) as bigint) as "Requests", ${dialect.usd("sum(cost)")} as "Spent",
   ${dialect.usd("sum(list_cost)")} as "List price", ${dialect.usd("(sum(list_cost) - sum(cost))")} as "Saved"`;
 
-/** One row for each value of a column, the dearest first. */
+/** One row for each value of a column, the highest cost first. */
 export const by = (dialect: Dialect, column: "model" | "team" | "source", title: string) => `${spending}
 select coalesce(nullif(${column}, ''), '(no ${column})') as "${title}", ${sums(dialect)}
 from spending group by ${column} order by sum(cost) desc, 1 limit 100`;

@@ -140,7 +140,7 @@ describe("through the SQLite data source", () => {
   it.each([
     ["Spent (USD)", "cost_usd"],
     ["List price (USD)", "list_cost_usd"],
-    ["Saved (USD)", "saving_usd"],
+    ["Saving (USD)", "saving_usd"],
   ] as const)("%s is the report's, to the last digit", async (title, field) => {
     const { total } = await report("model");
     const [row] = rowsOf(title);

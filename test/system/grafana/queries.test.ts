@@ -31,7 +31,7 @@ const installed = JSON.parse(readFileSync(new URL("installed-dashboards.json", i
 const anySpan = { rangeS: 60, stepS: 1, scrapeS: 1 };
 
 /** Right at 0 while all is well. */
-const mayStayZero = new Set(["Unexplained", "In doubt, by reason", "Price files read", "Age of the balance"]);
+const mayStayZero = new Set(["Unexplained", "In doubt, by reason", "Price reloads", "Age of the balance"]);
 
 const owned = new AsyncDisposableStack();
 /** What Prometheus answered to each panel, as a panel of its type shows it. */
@@ -166,7 +166,7 @@ describe.skipIf(skipWithout("prometheus", "prometheus"))("before a Farebox under
   });
 
   it("money on a panel is the ledger's: what is spent of a budget, over its limit", async () => {
-    const ratio = panels.find(({ panel }) => panel.title === "Spent of each window")?.panel.targets[0]?.expr ?? "";
+    const ratio = panels.find(({ panel }) => panel.title === "Spent by window")?.panel.targets[0]?.expr ?? "";
     const shown = await prometheus.instant(substituted(ratio, anySpan));
     const research = shown.find(({ labels }) => labels["scope"] === "team:research");
     const ledger = async (metric: string) =>
