@@ -6,7 +6,7 @@ export interface Measure {
   readonly name: "used_credits" | "credit_used" | "equivalent_in_usd";
   /** A counter only rises with use. The balance falls with use, and moves with payments and expiry as well. */
   readonly isCounter: boolean;
-  /** Billed since some beginning; undefined where the sample does not say. */
+  /** Amount billed since some starting point; undefined where the sample does not state it. */
   billed(sample: AccountSample): PicoUsd | undefined;
   /** The smallest step that it can show. */
   readonly step: PicoUsd;
@@ -24,8 +24,8 @@ const scale = 10n ** 12n;
 const cent = 10n ** 10n;
 
 /**
- * The best measure that these samples have: a used counter that all of them state and that moves, in credits whose worth
- * the record itself tells (credits left beside their equivalent in USD); else the balance. Undefined where there is neither.
+ * Returns the best measure for these samples. Prefers a counter that all of them state, that moves, and whose credits
+ * the record itself values in USD. Falls back to the balance. Undefined where there is neither.
  */
 export function measureOf(samples: readonly AccountSample[]): Measure | undefined {
   for (const { name, left } of counters) {
@@ -63,7 +63,7 @@ function balanceMeasure(samples: readonly AccountSample[]): Measure {
     const left = usd(sample, balance);
     return left === undefined ? undefined : (-left as PicoUsd);
   };
-  // An amount that happens to be whole says nothing of its precision: cents are the coarsest that are taken for exact.
+  // A whole amount does not show its precision: at best, cents are assumed.
   const step = stepOf(
     samples.map(({ figures }) => figures[balance]),
     cent,
@@ -72,8 +72,8 @@ function balanceMeasure(samples: readonly AccountSample[]): Measure {
 }
 
 /**
- * How many credits are a US dollar, a whole number that fits every sample to the last digit stated; undefined where there
- * is none, or where what is left is too little to tell a thousandth.
+ * Returns how many credits make one USD: a whole number that fits every sample to its last digit. Undefined where there
+ * is none, or where the credits left are too few to tell to a thousandth.
  */
 function creditsPerUsd(samples: readonly AccountSample[], left: AccountFigure): bigint | undefined {
   const pairs = samples.flatMap(({ figures }) => {
@@ -98,7 +98,7 @@ function creditsPerUsd(samples: readonly AccountSample[], left: AccountFigure): 
   return perUsd > 0n && fits && tolerance * 1000n <= largest.credits ? perUsd : undefined;
 }
 
-/** A counter that stands still while the ledger and the balance move counts something else. */
+/** Reports a counter that does not move while the ledger and the balance do: it counts something else. */
 function isStalled(samples: readonly AccountSample[], measure: Measure): boolean {
   const [first, last] = [samples[0], samples.at(-1)];
   if (first === undefined || last === undefined) return true;

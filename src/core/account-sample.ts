@@ -18,12 +18,12 @@ export const accountFigures = [
 ] as const;
 export type AccountFigure = (typeof accountFigures)[number];
 
-/** As the gateway stated them: plain decimals in its own units. What the record does not have is left out. */
+/** Figures as the gateway stated them: plain decimals in its own units. Missing figures are left out. */
 export type AccountFigures = Readonly<Partial<Record<AccountFigure, string>>>;
 
 /** The ledger's own counters at one instant, since its beginning. */
 export interface LedgerTotals {
-  /** Rows ever written, so that it moves with every hold. */
+  /** Rows ever written; grows with every hold. */
   readonly written: number;
   /** Costs of posted charges, corrections included. */
   readonly posted: Readonly<Record<Source, PicoUsd>>;
@@ -38,16 +38,19 @@ export interface LedgerTotals {
   readonly held: PicoUsd;
 }
 
-/** The gateway's account record beside the ledger, read together. Times are milliseconds since 1970 UTC. */
+/**
+ * One reading of the gateway's account record, with the ledger's counters around it. Times are milliseconds since 1970
+ * UTC.
+ */
 export interface AccountSample {
   readonly askedAt: number;
   readonly answeredAt: number;
   /** The gateway's id of the account; null where it states none. */
   readonly account: string | null;
   readonly figures: AccountFigures;
-  /** Before the gateway was asked: what is posted here had ended by then. */
+  /** Counters before the gateway was asked: these charges had ended by then. */
   readonly before: LedgerTotals;
-  /** After it had answered: what is in neither had not been sent by then. */
+  /** Counters after it answered: a charge in neither had not been sent by then. */
   readonly after: LedgerTotals;
 }
 
@@ -55,13 +58,13 @@ export function postedTotal({ posted }: LedgerTotals): PicoUsd {
   return sum(Object.values(posted));
 }
 
-/** What may or may not be in the record yet: it settled while the record was read, or was pending when it came. */
+/** Returns the amount that the record may or may not include yet: settled while it was read, or still pending. */
 export function unsettledAt({ before, after }: AccountSample): PicoUsd {
   const settled = postedTotal(after) - postedTotal(before);
   return add((settled > 0n ? settled : 0n) as PicoUsd, after.held);
 }
 
-/** Whether no request ran from the one sample to the other. */
+/** Reports that no request ran between the two samples. */
 export function isIdleBetween(a: AccountSample, b: AccountSample): boolean {
   return a.before.pending === 0 && a.before.written === b.after.written;
 }
@@ -69,7 +72,7 @@ export function isIdleBetween(a: AccountSample, b: AccountSample): boolean {
 const decimal = /^(-?)(\d{1,30})(?:\.(\d{1,30}))?$/;
 const decimals = 12;
 
-/** A figure in millionths of millionths of its unit; undefined where it is none. What is finer is cut off. */
+/** Returns a figure in millionths of millionths of its unit, cut off below that; undefined where it is not a number. */
 export function scaledFigure(text: string | undefined): bigint | undefined {
   const match = text === undefined ? null : decimal.exec(text);
   if (match === null) return undefined;
@@ -77,7 +80,9 @@ export function scaledFigure(text: string | undefined): bigint | undefined {
   return BigInt(sign + whole + fraction.slice(0, decimals).padEnd(decimals, "0"));
 }
 
-/** The smallest step in which these figures are stated, on the scale of `scaledFigure`; at most the given one. */
+/**
+ * Returns the smallest step in which these figures are stated, on the scale of `scaledFigure`; at most the given one.
+ */
 export function stepOf(texts: readonly (string | undefined)[], atMost: bigint): bigint {
   const finest = Math.max(0, ...texts.map((text) => text?.split(".")[1]?.replace(/0+$/, "").length ?? 0));
   const step = 10n ** BigInt(decimals - Math.min(finest, decimals));
@@ -86,14 +91,15 @@ export function stepOf(texts: readonly (string | undefined)[], atMost: bigint): 
 
 const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;
-/** Until this age every sample is kept, then one an hour. */
+/** Every sample is kept up to this age, then one an hour. */
 const allKeptMs = 7 * dayMs;
-/** From this age on, one a day. */
+/** One sample a day is kept from this age on. */
 const hoursKeptMs = 100 * dayMs;
 
 /**
- * The samples that retention gives up, by their `askedAt`: of an hour, later of a day, the first one with the least
- * unsettled stays. Those beside a movement while nothing ran stay too: without them it would look like a difference.
+ * Returns the samples that retention removes, by their `askedAt`. Of each hour, later of each day, the first sample
+ * with the least unsettled stays. Samples next to a movement in an idle account stay too: without them it would look
+ * like a difference.
  */
 export function samplesToThin(samples: readonly AccountSample[], now: number): number[] {
   const old = samples.filter(({ askedAt }) => askedAt < now - allKeptMs);

@@ -1,9 +1,9 @@
-/** What kind of place an IP address is. `reserved`: no single machine is there, or nobody knows which. */
+/** Kind of an IP address. `reserved`: no single machine is there, or it is not known which. */
 export type AddressKind = "public" | "loopback" | "private" | "link_local" | "metadata" | "reserved";
 
 /**
- * Who chose where a message goes. `administrator`: by a setting, so a machine of the own network is meant. `strict`: by
- * somebody who could make Farebox knock on doors that only Farebox can reach.
+ * Rule by who chose the address. `administrator`: a setting, so the own network is allowed. `strict`: someone who could
+ * make Farebox reach machines that only Farebox can reach.
  */
 export type AddressRule = "administrator" | "strict";
 
@@ -12,13 +12,16 @@ const allowed: Readonly<Record<AddressRule, readonly AddressKind[]>> = {
   strict: ["public"],
 };
 
-/** Whether a message may go to this IP address (as text; what is none may not). */
+/** Reports that a message may be sent to this IP address. Any other text is refused. */
 export function isAllowed(address: string, rule: AddressRule): boolean {
   const kind = addressKind(address);
   return kind !== undefined && allowed[rule].includes(kind);
 }
 
-/** Whether a scheme ("https:") may be used to an address: in the clear only within this machine, and never under `strict`. */
+/**
+ * Reports that a scheme ("https:") may be used to an address: plain text only within this machine, and never under
+ * `strict`.
+ */
 export function isSchemeAllowed(scheme: string, address: string, rule: AddressRule): boolean {
   if (scheme === "https:") return true;
   return scheme === "http:" && rule === "administrator" && addressKind(address) === "loopback";
@@ -76,8 +79,8 @@ const ranges: readonly { readonly kind: AddressKind; readonly range: Range }[] =
 const globalUnicast = parseRange("2000::/3");
 
 /**
- * IPv6 addresses that lead to the IPv4 address in their lowest 32 bits above `shift`. Only NAT64 is a way to a public one: DNS64
- * answers with it for every name in a network without IPv4. IPv4-mapped and 6to4 addresses are never public by themselves.
+ * IPv6 ranges that lead to an IPv4 address in the lowest 32 bits above `shift`. Only NAT64 leads to a public one: DNS64
+ * answers with it for every name in a network without IPv4. IPv4-mapped and 6to4 addresses are never public.
  */
 const carriers: readonly { readonly range: Range; readonly shift: bigint; readonly ofPublic: AddressKind }[] = [
   { range: parseRange("64:ff9b::/96"), shift: 0n, ofPublic: "public" },
@@ -106,7 +109,7 @@ function asIp(bits: Ip["bits"], value: bigint | undefined): Ip | undefined {
   return value === undefined ? undefined : { bits, value };
 }
 
-/** Four plain decimal bytes: other forms (octal, hexadecimal, fewer parts) are a resolver's to read, not ours. */
+/** Parses four plain decimal bytes. Other forms (octal, hexadecimal, fewer parts) are left to resolvers. */
 function parseV4(text: string): bigint | undefined {
   const match = /^(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})$/.exec(text);
   const bytes = match?.slice(1).map(BigInt);

@@ -11,19 +11,21 @@ export const alertTypes = [
 ] as const;
 export type AlertType = (typeof alertTypes)[number];
 
-/** What somebody should know, with the figures of the instant at which it was noticed. */
+/** An alert, with the figures at the instant at which its cause was found. */
 export type Alert = AlertIdentity & AlertDetails;
 
 interface AlertIdentity {
-  /** Equal for what is the same alert: one window and one threshold. */
+  /** Equal for the same alert: one window and one threshold. */
   readonly dedupeKey: string;
-  /** The window's end: from then on the same key would not be made again. Null for one that never ends. */
+  /** End of the window: the same key cannot occur after it. Null for a window that never ends. */
   readonly keyUntil: number | null;
 }
 
 export type AlertDetails =
   | { readonly type: "budget_warning"; readonly window: BudgetWindow; readonly percent: number }
-  /** `reached`: spent and held are at the limit, of a soft budget spent beyond it. `refused`: a request did not fit. */
+  /**
+   * `reached`: spent + held is at the limit; for a soft budget, spent is above it. `refused`: a request did not fit.
+   */
   | { readonly type: "budget_exhausted"; readonly window: BudgetWindow; readonly cause: "reached" }
   | {
       readonly type: "budget_exhausted";
@@ -38,11 +40,13 @@ export type AlertDetails =
       readonly burnPerHour: PicoUsd;
       readonly hoursMin: number;
     }
-  /** `difference`: what the gateway billed beyond the ledger. `unexplained`: how far that goes beyond its uncertainty. */
+  /**
+   * `difference`: amount the gateway billed beyond the ledger. `unexplained`: the part of it beyond the uncertainty.
+   */
   | { readonly type: "reconciliation_drift"; readonly difference: PicoUsd; readonly unexplained: PicoUsd }
   | { readonly type: "charges_unsettled"; readonly count: number; readonly oldestAt: number; readonly ageMs: number };
 
-/** What the windows of budgets give cause for. A limit that is changed is another threshold. */
+/** Returns the alerts that budget windows give cause for. A changed limit is another threshold. */
 export function budgetAlerts(windows: readonly BudgetWindow[]): Alert[] {
   return windows.flatMap((window) => {
     const { warnPercent, limit } = window.budget;
@@ -61,12 +65,14 @@ export function budgetAlerts(windows: readonly BudgetWindow[]): Alert[] {
   });
 }
 
-/** Whether `budgetAlerts` has something to say of a window that nobody was told yet, by the keys of what was told. */
+/** Reports that a window has an alert that was not sent yet. `wasTold` looks up the key of a sent alert. */
 export function isAlertDue(window: BudgetWindow, wasTold: (dedupeKey: string) => boolean): boolean {
   return budgetAlerts([window]).some(({ dedupeKey }) => !wasTold(dedupeKey));
 }
 
-/** Requests that would not fit even if nothing else ran. One that only had to wait for others is no cause. */
+/**
+ * Returns alerts for requests that would not fit even if nothing else ran. A request that only had to wait is no cause.
+ */
 export function refusalAlerts(shortages: readonly Shortage[]): Alert[] {
   return shortages
     .filter(({ exhausted }) => exhausted)
@@ -92,12 +98,12 @@ function reached(window: BudgetWindow): Alert {
   };
 }
 
-/** What is spent counts, not what is held: a hold is the worst case. */
+/** Only spent counts, not held: a hold is the worst case. */
 function isAtWarning({ budget, spent }: BudgetWindow, percent: number): boolean {
   return spent > 0n && spent * 100n >= budget.limit * BigInt(percent);
 }
 
-/** A hard budget can be full of holds; a soft one lets them pass, so it is what is spent that goes beyond it. */
+/** Holds can fill a hard budget. A soft budget admits them, so only spent counts. */
 function isAtLimit({ budget, spent, held }: BudgetWindow): boolean {
   if (budget.mode === "soft") return spent > budget.limit;
   return spent + held > 0n && spent + held >= budget.limit;
@@ -107,12 +113,12 @@ function identityOf({ budget, subject, start, end }: BudgetWindow, threshold: st
   return { dedupeKey: `budget ${budget.id} ${subject} from ${start}: ${threshold}`, keyUntil: end };
 }
 
-/** What is looked at day by day: an alert that stays due is given once each day. */
+/** A day of checks: an alert that stays due is sent once each day. */
 export interface Day extends Span {
   readonly end: number;
 }
 
-/** `floor` and `hoursMin`: null where nobody wants to be told. `burnPerHour`: what an hour costs at the present rate. */
+/** `floor`, `hoursMin`: null to send no such alert. `burnPerHour`: cost of an hour at the current rate. */
 export function balanceAlerts(
   { balance, burnPerHour }: { readonly balance: PicoUsd; readonly burnPerHour: PicoUsd },
   { floor, hoursMin }: { readonly floor: PicoUsd | null; readonly hoursMin: number | null },
@@ -139,7 +145,7 @@ export function driftAlerts(
     : [];
 }
 
-/** `admittedAt`: of the holds that are older than `ageMs`. */
+/** `admittedAt`: admission times of the holds that are older than `ageMs`. */
 export function unsettledAlerts(admittedAt: readonly number[], ageMs: number, day: Day): Alert[] {
   if (admittedAt.length === 0) return [];
   return [

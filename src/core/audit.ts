@@ -6,10 +6,10 @@ import { formatUsd, noMoney, type PicoUsd } from "./money.ts";
 import type { RunSession } from "./run-sessions.ts";
 import type { Team } from "./teams.ts";
 
-/*
- * The audit: one entry for each change that somebody made to keys, teams, budgets, admins or charges. It is written by the
- * store in the transaction of the change, never changed and never deleted. What an entry shows of a thing is said here, by
- * naming what may be shown: a field that is not named, such as a digest, cannot get in.
+/**
+ * Audit entries: one for each change to keys, teams, budgets, admins or charges. The store writes an entry in the
+ * transaction of the change, and never changes or deletes it. An entry shows only the fields named here, so a digest
+ * cannot get in.
  */
 
 export type AuditAction =
@@ -28,12 +28,12 @@ export type AuditAction =
   | "proxies.end"
   | "sessions.create";
 
-/** The name under which the operating system's user makes changes from the command line; no admin is called so. */
+/** Returns the audit name of the operating system's user, for changes from the command line. No admin can have it. */
 export function operatingSystemUser(name: string): string {
   return `os:${name}`;
 }
 
-/** What JSON can say of a thing. */
+/** JSON fields that an entry shows of an object. */
 export type AuditDetails = Readonly<Record<string, unknown>>;
 
 export interface NewAuditEntry {
@@ -42,11 +42,14 @@ export interface NewAuditEntry {
   /** An admin's name, `os:NAME` for a user of the command line, or `farebox`. */
   readonly by: string;
   readonly action: AuditAction;
-  /** What was changed: `key:NAME`, `team:NAME`, `budget:SCOPE/PERIOD`, `charge:ID`, `admin:NAME`, `proxy:NAME`, `session:ID`. */
+  /**
+   * Object of the change: `key:NAME`, `team:NAME`, `budget:SCOPE/PERIOD`, `charge:ID`, `admin:NAME`, `proxy:NAME`,
+   * `session:ID`.
+   */
   readonly object: string;
-  /** Null for what was not there before. */
+  /** Null for an object that did not exist before. */
   readonly before: AuditDetails | null;
-  /** Null for what is not there any more. */
+  /** Null for an object that no longer exists. */
   readonly after: AuditDetails | null;
 }
 
@@ -55,7 +58,7 @@ export interface AuditEntry extends NewAuditEntry {
   readonly id: number;
 }
 
-/** Whether an entry says that anything is different; a change that changes nothing is none. */
+/** Reports that an entry shows a difference; a change without one is not recorded. */
 export function changesAnything({ before, after }: NewAuditEntry): boolean {
   return JSON.stringify(before) !== JSON.stringify(after);
 }
@@ -64,7 +67,7 @@ export function keyObject(key: Pick<Key, "name">): string {
   return `key:${key.name}`;
 }
 
-/** What everybody who may see a key may see of it: never its digest. */
+/** Returns the fields of a key that its readers may see: never its digest. */
 export function keyDetails(key: Key) {
   return {
     id: key.id,
@@ -81,7 +84,7 @@ export function keyDetails(key: Key) {
   };
 }
 
-/** What may be seen of an admin: never the digest. */
+/** Returns the fields of an admin that may be shown: never the digest. */
 export function adminDetails(admin: Admin) {
   return {
     id: admin.id,
@@ -108,7 +111,7 @@ export function adminEntry(
   };
 }
 
-/** Which action a change of a key is. */
+/** Returns the audit action of a change to a key. */
 export function keyAction({ secret }: KeyChange): AuditAction {
   return secret === undefined ? "keys.update" : "keys.rotate";
 }
@@ -117,7 +120,7 @@ export function teamDetails({ name, models, limits, outputCap, createdAt }: Team
   return { name, models, limits, output_cap: outputCap, created_at: isoTime(createdAt) };
 }
 
-/** The entry of a team; one of `before` and `after` may be null. */
+/** Returns the entry of a team; one of `before` and `after` may be null. */
 export function teamEntry(
   action: AuditAction,
   before: Team | null,
@@ -134,19 +137,19 @@ export function teamEntry(
   };
 }
 
-/** A budget by its key's name, as it stays readable. */
+/** Returns the object name of a budget, with its key's name so that it stays readable. */
 export function budgetObject({ scope, period }: Pick<Budget, "scope" | "period">, nameOf: NameOfKey): string {
   return `budget:${namedScope(scope, nameOf)}/${period}`;
 }
 
 export type NameOfKey = (keyId: string) => string | null | undefined;
 
-/** A budget without what is spent of it. */
+/** Returns the fields of a budget, without its spending. */
 export function budgetDetails({ scope, period, mode, limit, warnPercent }: Omit<Budget, "id">, nameOf: NameOfKey) {
   return { scope: namedScope(scope, nameOf), period, mode, limit_usd: formatUsd(limit), warn_percent: warnPercent };
 }
 
-/** The entry of a budget that was set: `before` is what it was, undefined where there was none. */
+/** Returns the entry of a set budget. `before` is undefined for a new one. */
 export function budgetSetEntry(
   budget: Omit<Budget, "id">,
   before: Omit<Budget, "id"> | undefined,
@@ -185,7 +188,7 @@ export function keyEntry(
   return { ...made, action, object: keyObject(after), before: before && keyDetails(before), after: keyDetails(after) };
 }
 
-/** The entry of a proxy that was ended by an administrator, with what it held until then. */
+/** Returns the entry of a proxy that an administrator ended, with the holds it had. */
 export function proxyEndEntry(
   {
     name,
@@ -211,7 +214,7 @@ export function proxyEndEntry(
   };
 }
 
-/** The entry of a session that was begun with the ledger, in place of its key. */
+/** Returns the entry of a session that was created from the ledger, without its key. */
 export function sessionEntry(session: RunSession, key: Pick<Key, "name">, by: string): NewAuditEntry {
   const { id, tags, budget, createdAt, expiresAt } = session;
   return {
@@ -229,7 +232,7 @@ export function sessionEntry(session: RunSession, key: Pick<Key, "name">, by: st
   };
 }
 
-/** What a charge costs with its corrections, before another one and after it. */
+/** Returns the entry of a correction: the charge's cost with all corrections, before and after this one. */
 export function correctionEntry(
   charge: string,
   correction: {

@@ -1,26 +1,26 @@
 import { sum, type PicoUsd } from "./money.ts";
 import type { Reconciliation } from "./reconciliation.ts";
 
-/** What the gateway billed for each US dollar of the ledger. Millionths; a bound is null where there is none. */
+/** Amount billed for each USD of the ledger, in millionths. A null bound is unknown. */
 export interface BillFactor {
   readonly value: bigint;
   readonly from: bigint | null;
   readonly to: bigint | null;
 }
 
-/** A group's part of the compared charges, and the share of the official price at which they were charged, in millionths. */
+/** A group's part of the compared charges, and its share of the official price in millionths. */
 export interface GroupCost {
   readonly group: string;
   readonly cost: PicoUsd;
   readonly fraction: bigint;
 }
 
-/** The fraction at which one group alone would explain the whole difference. Millionths. */
+/** Fraction at which one group alone would explain the whole difference, in millionths. */
 export interface GroupExplanation {
   readonly group: string;
   readonly fraction: bigint;
   readonly insteadOf: bigint;
-  /** What the uncertainty leaves open. */
+  /** Range that the uncertainty leaves open. */
   readonly from: bigint;
   readonly to: bigint;
 }
@@ -41,7 +41,10 @@ export function billFactor({ ledger, gateway, below, above }: Compared): BillFac
   };
 }
 
-/** The groups of which another fraction, a multiple of 0.05, would explain a difference that the uncertainty does not. */
+/**
+ * Returns groups whose fraction, changed to another multiple of 0.05, would explain a difference beyond the
+ * uncertainty.
+ */
 export function explainingGroups(
   { ledger, difference, below, above, agrees }: Compared,
   groups: readonly GroupCost[],
@@ -49,7 +52,7 @@ export function explainingGroups(
   const total = sum(groups.map(({ cost }) => cost));
   if (agrees || above === null || ledger <= 0n || total <= 0n) return [];
   return groups.flatMap(({ group, cost, fraction }) => {
-    // The report's span is wider than the compared one by up to a quarter of an hour: its parts are scaled to the compared sum.
+    // The report's span exceeds the compared one by up to a quarter hour, so its parts are scaled to the compared sum.
     const charged = (cost * ledger) / total;
     if (charged <= 0n) return [];
     const at = (billed: bigint) => (fraction * (charged + billed)) / charged;

@@ -2,28 +2,31 @@ import { add, larger, noMoney, priceOf, type PicoUsd, type PicoUsdPerToken } fro
 import { type PriceTier, type PriceVersion, type Rates } from "./price.ts";
 import { scaleTokens, type Permille, type TokenClass } from "./tokens.ts";
 
-/** What a request says of its own size, as the wire reads it. */
+/** Size of a request as the wire layer reads it. */
 export interface RequestSize {
-  /** UTF-8 bytes of the JSON text, less the payloads of parts that are bounded on their own. */
+  /** UTF-8 bytes of the JSON text, without the payloads of parts that have bounds of their own. */
   readonly textBytes: number;
   readonly messages: number;
   readonly tools: number;
   readonly imageParts: number;
   readonly audioParts: number;
   readonly fileParts: number;
-  /** Prompts in one request, each with a context of its own; one unless given. */
+  /** Prompts in one request, each with its own context; 1 unless given. */
   readonly prompts?: number;
   /** Choices asked for (`n`), at least 1. */
   readonly choices: number;
-  /** The largest stated maximum; null when absent, infinite (the model's) when malformed or absurd, 0 where nothing is written. */
+  /**
+   * Largest stated maximum. Null when absent, infinite (the model's maximum) when malformed or absurd, 0 where nothing
+   * is generated.
+   */
   readonly outputLimit: number | null;
-  /** UTF-8 bytes of a predicted answer: what of it does not come true is billed as output of each choice. */
+  /** UTF-8 bytes of a predicted answer. Rejected prediction is billed as output of each choice. */
   readonly predictedBytes?: number;
-  /** Fields that can cost money and that no catalogue entry bounds. */
+  /** Fields that can cost money and have no bound in the catalogue. */
   readonly unboundedFields: readonly string[];
 }
 
-/** What the catalogue says of a model's size. */
+/** Model sizes that the catalogue states. */
 export interface ModelLimits {
   readonly contextTokens: number;
   readonly outputTokensMax: number;
@@ -38,7 +41,9 @@ export interface ModelLimits {
 /** Template tokens that surround the text: the reply's primer, each message, each tool. Generous: a bound, not a count. */
 const templateTokens = { reply: 3, message: 8, tool: 16 } as const;
 
-/** The most prompt tokens this request can be charged for, without tokenising it; at most the model's context. */
+/**
+ * Returns the most prompt tokens this request can be charged for, without tokenizing it; at most the model's context.
+ */
 export function promptBound(size: RequestSize, model: ModelLimits): number {
   const most = model.contextTokens * (size.prompts ?? 1);
   if (size.unboundedFields.length > 0) return most;
@@ -52,7 +57,7 @@ export function promptBound(size: RequestSize, model: ModelLimits): number {
   return Math.min(text + template + parts, most);
 }
 
-/** Tokens of image, audio and file parts by the catalogue's bounds; null when one of them has none. */
+/** Returns the tokens of image, audio and file parts by the catalogue's bounds; null when one of them has no bound. */
 export function partTokens(size: RequestSize, model: ModelLimits): number | null {
   if (size.imageParts + size.audioParts + size.fileParts === 0) return 0;
   const kinds: [number, number | null][] = [
@@ -69,19 +74,22 @@ export function partTokens(size: RequestSize, model: ModelLimits): number | null
   return total;
 }
 
-/** The most completion tokens of all choices together. A stated limit above the model's own counts as the model's. */
+/**
+ * Returns the most completion tokens of all choices together. A stated limit above the model's own counts as the
+ * model's.
+ */
 export function outputBound(size: RequestSize, model: ModelLimits): number {
   return Math.min(size.outputLimit ?? model.outputTokensMax, model.outputTokensMax) * size.choices;
 }
 
-/** The most completion tokens of a predicted answer that does not come true, of all choices together. */
+/** Returns the most completion tokens of a rejected prediction, for all choices together. */
 export function predictedBound({ predictedBytes = 0, choices }: RequestSize, { tokensPerByte }: ModelLimits): number {
   return scaleTokens(predictedBytes, tokensPerByte) * choices;
 }
 
 /**
- * The highest cost over all prompt sizes up to the bound: every tier that the prompt can reach is tried at its top,
- * each prompt token at the most expensive class it can become, each completion token likewise; at least the minimum.
+ * Returns the highest cost over all prompt sizes up to the bound, at least the minimum. Tries every reachable tier at
+ * its top, with each token at the most expensive class it can have.
  */
 export function worstCase(
   price: PriceVersion,
@@ -111,7 +119,7 @@ function promptWorst(price: PriceVersion, reached: PriceTier, tokens: number, cl
   return total;
 }
 
-/** A short answer can cost more than a long one while its shortfall is filled up at the output rate, one of the classes. */
+/** A short answer can cost more than a long one: a minimum fills its shortfall at the output rate. */
 function minimumWorst(
   price: PriceVersion,
   bound: { readonly promptTokens: number },

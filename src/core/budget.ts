@@ -3,8 +3,8 @@ import type { HoldBasis } from "./output-cap.ts";
 import { isRunSession, runSessionOf, sessionTag } from "./tags.ts";
 
 /**
- * Whom a budget applies to. `eachKey` is a default that every key (of a team, where one is named) has for itself. `session`: only
- * what the key does in that session of `farebox run`.
+ * Requests that a budget limits. `eachKey`: a default that applies to each key (of a team, if named) separately.
+ * `session`: only the key's requests in that session of `farebox run`.
  */
 export type Scope =
   | { readonly kind: "all" }
@@ -37,21 +37,21 @@ export interface Span {
 /** One budget's sums over one span. Identified by budget, subject and start. */
 export interface BudgetWindow extends Span {
   readonly budget: Budget;
-  /** The key's id where each key has a window of its own; "" otherwise. */
+  /** The key's id where each key has its own window; "" otherwise. */
   readonly subject: string;
   readonly spent: PicoUsd;
   readonly held: PicoUsd;
 }
 
-/** Who makes a request: a key's id and its team. Without a key (`FAREBOX_AUTH=open`) the id is "". */
+/** Sender of a request: a key's id and its team. The id is "" without a key (`FAREBOX_AUTH=open`). */
 export interface Caller {
   readonly key: string;
   readonly team: string | null;
-  /** The session of `farebox run` that it is made in; left out or null for none. */
+  /** Session of `farebox run` that the request belongs to; null or absent for none. */
   readonly session?: string | null;
 }
 
-/** Returns who made a charge. */
+/** Returns the sender of a charge's request. */
 export function callerOf({
   key,
   team,
@@ -73,7 +73,7 @@ export function appliesTo(scope: Scope, caller: Caller): boolean {
   }
 }
 
-/** The scopes that weigh on a caller, formatted: exactly those of which `appliesTo` says so. */
+/** Returns the formatted scopes that apply to a caller: exactly those for which `appliesTo` is true. */
 export function scopesApplyingTo({ key, team, session = null }: Caller): string[] {
   const ofKey: Scope[] =
     key === ""
@@ -88,7 +88,7 @@ export function scopesApplyingTo({ key, team, session = null }: Caller): string[
   return [{ kind: "all" } as const, ...ofKey, ...ofSession, ...ofTeam, ...ofMember].map(formatScope);
 }
 
-/** Whether a budget is that of a session of `farebox run`: made with it, and removed after it. */
+/** Reports that a budget belongs to a session of `farebox run`: it is created and removed with it. */
 export function isOfSession(scope: Scope): boolean {
   return scope.kind === "key" && scope.session !== undefined;
 }
@@ -98,12 +98,15 @@ export function teamOfScope(scope: Scope): string | null {
   return scope.kind === "team" || scope.kind === "eachKey" ? scope.team : null;
 }
 
-/** The part of a window's identity that tells members of an `eachKey` budget apart. */
+/** Returns the subject of a window: the key's id for an `eachKey` budget, else "". */
 export function subjectOf(scope: Scope, caller: Caller): string {
   return scope.kind === "eachKey" ? caller.key : "";
 }
 
-/** The stored and displayed form: `all`, `team:NAME`, `key:ID`, `key:ID tag:session=run_…`, `each-key`, `each-key:TEAM`. */
+/**
+ * Returns the stored and displayed form: `all`, `team:NAME`, `key:ID`, `key:ID tag:session=run_…`, `each-key`,
+ * `each-key:TEAM`.
+ */
 export function formatScope(scope: Scope): string {
   switch (scope.kind) {
     case "all":
@@ -117,7 +120,7 @@ export function formatScope(scope: Scope): string {
   }
 }
 
-/** The form that users know: a key by its name, where there is one, instead of its id. */
+/** Returns the form that users know: with a key's name instead of its id, if it has one. */
 export function namedScope(scope: Scope, nameOf: (keyId: string) => string | null | undefined): string {
   if (scope.kind !== "key") return formatScope(scope);
   return formatScope({ ...scope, key: nameOf(scope.key) ?? scope.key });
@@ -127,7 +130,7 @@ const scopePattern = /^(?:(all)|(?:(team|key):(.+))|(?:each-key(?::(.+))?))$/;
 
 const sessionPattern = /^key:([^ ]+) tag:session=(.*)$/;
 
-/** Reads what `formatScope` wrote; undefined when it is none of its forms. */
+/** Parses the output of `formatScope`; undefined for any other text. */
 export function parseScope(text: string): Scope | undefined {
   const ofSession = sessionPattern.exec(text);
   if (ofSession !== null) {
@@ -147,15 +150,15 @@ export function isPeriod(text: string): text is Period {
   return (periods as readonly string[]).includes(text);
 }
 
-/** Why a window did not admit an amount, with the figures of that instant. */
+/** Reason why a window did not admit an amount, with the figures at that instant. */
 export interface Shortage {
   readonly window: BudgetWindow;
   readonly needed: PicoUsd;
-  /** Whether it would not fit even when nothing else ran: waiting for running requests cannot help. */
+  /** True if it would not fit even with no requests in flight: waiting cannot help. */
   readonly exhausted: boolean;
 }
 
-/** The admission rule: spent + held + amount must not pass the limit of a hard budget. */
+/** Admits an amount to a hard budget only if spent + held + amount stays within the limit. */
 export function shortageOf(window: BudgetWindow, amount: PicoUsd): Shortage | null {
   if (window.budget.mode === "soft") return null;
   const { limit } = window.budget;
@@ -164,8 +167,8 @@ export function shortageOf(window: BudgetWindow, amount: PicoUsd): Shortage | nu
 }
 
 /**
- * What a hold reserves: only its first slice where a hard budget weighs on it, because it then grows; otherwise the whole,
- * which nobody has to watch.
+ * Returns the amount to hold: the first slice under a hard budget, because the hold then grows; otherwise the whole,
+ * which needs no watching.
  */
 export function amountToHold(
   windows: readonly BudgetWindow[],
@@ -190,7 +193,7 @@ function hasHardBudget(windows: readonly Pick<BudgetWindow, "budget">[]): boolea
   return windows.some(({ budget }) => budget.mode === "hard");
 }
 
-/** Of several shortages the one to report: an exhausted budget before a merely busy one, then the larger gap. */
+/** Returns the shortage to report: an exhausted budget before a busy one, then the one with the larger gap. */
 export function worstShortage(shortages: readonly Shortage[]): Shortage | null {
   const gap = ({ window, needed }: Shortage) => window.spent + window.held + needed - window.budget.limit;
   return shortages.reduce<Shortage | null>((worst, next) => {
@@ -200,7 +203,7 @@ export function worstShortage(shortages: readonly Shortage[]): Shortage | null {
   }, null);
 }
 
-/** What the tightest hard window has left; null when none weighs on the caller. Below zero counts as nothing. */
+/** Returns the room of the tightest hard window, at least 0; null when no hard budget applies. */
 export function tightestRoom(windows: readonly BudgetWindow[]): PicoUsd | null {
   let room: bigint | null = null;
   for (const window of windows) {

@@ -1,6 +1,6 @@
 import type { ImagePart } from "./image-tokens.ts";
 
-/** A chat request as a tokenizer sees it: its texts, and what the template of the model's prompt adds tokens for. */
+/** A chat request for the tokenizer: its texts, and the parts for which the template adds tokens. */
 export interface ChatText {
   /** The endpoint; the same tools cost other tokens on each. */
   readonly api: "chat" | "responses";
@@ -8,16 +8,16 @@ export interface ChatText {
   readonly texts: readonly string[];
   readonly messages: number;
   readonly names: number;
-  /** Whether a message of the system or the developer comes first, which tools then join. */
+  /** True if a system or developer message comes first; tools are then added to it. */
   readonly hasSystem: boolean;
   readonly turns: readonly ToolTurn[];
   /** The tool definitions as they came, or an empty list. */
   readonly tools: readonly unknown[];
-  /** The tool that the request demands: its name, "none", or null for any or no demand. */
+  /** The tool that the request demands, or "none"; null for any or no demand. */
   readonly toolChoice: { readonly name: string } | "none" | null;
-  /** Whether the request forbids parallel calls of tools. */
+  /** True if the request forbids parallel tool calls. */
   readonly isSequential: boolean;
-  /** The shape that the answer must have; null for none. */
+  /** Schema that the answer must follow; null for none. */
   readonly schema: OutputSchema | null;
   readonly images: readonly ImagePart[];
 }
@@ -38,5 +38,5 @@ export interface OutputSchema {
   readonly isStrict: boolean;
 }
 
-/** How OpenAI's models see a chat: `harmony` is the form of those that reason, `chat` that of the others. */
+/** Prompt format of OpenAI's models: `harmony` for those that reason, `chat` for the others. */
 export type PromptForm = "chat" | "harmony";

@@ -4,8 +4,8 @@ import { noMoney, picoUsdMax, type PicoUsd } from "./money.ts";
 export type CorrectionFault = "not_posted" | "is_adjustment" | "below_zero" | "too_large";
 
 /**
- * Why a charge cannot be corrected by an amount; null when it can. `corrected` is the sum of its corrections so far.
- * A charge without a price counts as nothing, so that its cost can be given when it is known.
+ * Returns why a charge cannot be corrected by an amount; null when it can. `corrected` is the sum of its corrections so
+ * far. A charge without a price counts as 0, so its cost can be added later.
  */
 export function correctionFault(
   { state, formula, cost }: Pick<Charge, "state" | "formula" | "cost">,

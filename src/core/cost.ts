@@ -24,39 +24,42 @@ import {
 export interface Cost {
   /** What the gateway charges, its minimum included. */
   readonly charged: PicoUsd;
-  /** The same tokens at the provider's official rates; it has no minimum. */
+  /** The same tokens at the provider's official rates, without a minimum. */
   readonly list: PicoUsd;
   readonly minimumApplied: boolean;
 }
 
-/** What of an answer decides its cost beside its tokens. */
+/** Terms of an answer that decide its cost, in addition to its tokens. */
 export interface Billing {
-  /** The service tier that answered; null for the standard one. */
+  /** Service tier that answered; null for the standard one. */
   readonly serviceTier: string | null;
-  /** Calls of hosted tools by the type of their items, those that the gateway may charge a fee for. */
+  /** Calls of hosted tools by the type of their items, for those that may have a fee. */
   readonly calls: Readonly<Record<string, number>>;
 }
 
 export const standardBilling: Billing = { serviceTier: null, calls: {} };
 
-/** One line of an itemised cost: tokens of one class and tier, a flat request, what a minimum adds, or calls of a hosted tool. */
+/**
+ * One line of an itemized cost: tokens of one class and tier, a flat request, the amount a minimum adds, or calls of a
+ * hosted tool.
+ */
 export interface CostItem {
   readonly class: TokenClass | "request" | "minimum" | "fee";
-  /** For `minimum`, the tokens that the minimum asks for beyond those there are. For `fee`, the calls. */
+  /** `minimum`: tokens missing to the minimum. `fee`: calls. */
   readonly tokens: number;
   /** For `fee`, the type of the tool's items. */
   readonly tool?: string;
-  /** Null where no tokens are priced: a flat request, and what is filled up to a minimum of USD. */
+  /** Null where no tokens are priced: a flat request, and an amount added up to a minimum in USD. */
   readonly rate: PicoUsdPerToken | null;
   readonly cost: PicoUsd;
   /** At the provider's official rate; a minimum has none. */
   readonly listRate: PicoUsdPerToken | null;
   readonly listCost: PicoUsd;
-  /** The prompt tokens from which on the tier that priced it holds. */
+  /** Prompt size at which the applied tier begins. */
   readonly tierFrom: number;
 }
 
-/** Exact cost of these tokens: tokens times rate, no rounding; and the fees of hosted tools. */
+/** Returns the exact cost of these tokens, without rounding, plus the fees of hosted tools. */
 export function costOf(standard: PriceVersion, tokens: TokenCounts, billing: Billing = standardBilling): Cost {
   const price = inServiceTier(standard, billing.serviceTier);
   const before = price.perRequest?.charged ?? tokenCost(price, tokens, "charged");
@@ -73,13 +76,13 @@ export function costOf(standard: PriceVersion, tokens: TokenCounts, billing: Bil
   };
 }
 
-/** The prices that a charge is computed from: that of the model asked for, and that of another one that answered. */
+/** Prices that a charge is computed from: of the requested model, and of another model that answered. */
 export interface ChargePrices {
   readonly price: PriceVersion;
   readonly servedPrice: PriceVersion | null;
 }
 
-/** What a request costs, and by which formula. */
+/** Returns the cost of a request and its formula. */
 export function costUnder(
   prices: ChargePrices,
   tokens: TokenCounts,
@@ -89,7 +92,7 @@ export function costUnder(
   return { ...costOf(price, tokens, billing), formula: price.perRequest === null ? "tokens" : "per_request" };
 }
 
-/** The price that a request is charged by. Where another model answered, the one with the larger cost. */
+/** Returns the price that a request is charged by: the one with the larger cost if another model answered. */
 export function decidingPrice(
   { price, servedPrice }: ChargePrices,
   tokens: TokenCounts,
@@ -99,7 +102,7 @@ export function decidingPrice(
   return costOf(servedPrice, tokens, billing).charged > costOf(price, tokens, billing).charged ? servedPrice : price;
 }
 
-/** As `costUnder`; null where it is more than 64 bits of pico-USD hold. */
+/** As `costUnder`; null beyond 64 bits of pico-USD. */
 export function costWithinRange(
   prices: ChargePrices,
   tokens: TokenCounts,
@@ -114,7 +117,7 @@ export function costWithinRange(
   }
 }
 
-/** The lines that add up to `costOf`: their costs to the charged cost, their list costs to the list cost. */
+/** Returns the lines that add up to `costOf`, for the charged and the list cost. */
 export function itemise(standard: PriceVersion, tokens: TokenCounts, billing: Billing = standardBilling): CostItem[] {
   const price = inServiceTier(standard, billing.serviceTier);
   const items = price.perRequest === null ? tokenItems(price, tokens) : [requestItem(price.perRequest)];
@@ -123,7 +126,7 @@ export function itemise(standard: PriceVersion, tokens: TokenCounts, billing: Bi
 
 const noItems: readonly CostItem[] = [];
 
-/** One line for each kind of hosted tool that was called and has a fee. */
+/** Returns one line for each kind of hosted tool that was called and has a fee. */
 function feeItems({ fees = {} }: PriceVersion, billing: Billing): readonly CostItem[] {
   // Most answers called none.
   if (billing === standardBilling) return noItems;
@@ -184,7 +187,7 @@ function withMinimum(price: PriceVersion, tokens: TokenCounts, cost: PicoUsd): P
   return minimumItems(price, tokens, cost).reduce((total, item) => add(total, item.cost), cost);
 }
 
-/** A shortfall of tokens is priced at the output rate, one of USD is filled up. Beside a flat price tokens cost nothing. */
+/** Prices missing tokens at the output rate, and fills up missing USD. With a flat price, tokens cost nothing. */
 function minimumItems(price: PriceVersion, tokens: TokenCounts, cost: PicoUsd): CostItem[] {
   const { minimum } = price;
   const items: CostItem[] = [];

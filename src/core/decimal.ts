@@ -1,17 +1,17 @@
-/** A number that is not below zero and may have a fraction, exactly. */
+/** An exact number of at least 0, with a fraction. */
 interface Scaled {
   readonly digits: bigint;
-  /** Ten to the power of how many digits stand behind the point. */
+  /** Ten to the power of the number of digits after the point. */
   readonly scale: bigint;
 }
 
 const number = /^(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d{1,3}))?$/;
-/** Longer ones are nobody's consumption. */
+/** Longer numbers are no real consumption. */
 const digitsMax = 40;
 
 /**
- * A number that is not below zero, as JSON or a text has it, in plain digits without a needless zero: "1.50e2" is "150".
- * Never by way of a floating-point number. Undefined for anything else, and for what has absurdly many digits.
+ * Returns a number of at least 0 in plain digits without needless zeros: "1.50e2" is "150". Never uses a floating-point
+ * number. Undefined for anything else, and for too many digits.
  */
 export function plainDecimal(text: string): string | undefined {
   const match = number.exec(text.trim());
@@ -29,7 +29,9 @@ export function plainDecimal(text: string): string | undefined {
   return plain.length > digitsMax ? undefined : plain;
 }
 
-/** A plain decimal as it is computed with. Throws RangeError on anything else: it was checked when it was read. */
+/**
+ * Returns a plain decimal for computation. Throws RangeError on anything else, because it was checked when it was read.
+ */
 export function scaledDecimal(text: string): Scaled {
   const plain = plainDecimal(text);
   if (plain === undefined) throw new RangeError(`not a plain decimal: ${text}`);
@@ -37,7 +39,7 @@ export function scaledDecimal(text: string): Scaled {
   return { digits: BigInt(whole + fraction), scale: 10n ** BigInt(fraction.length) };
 }
 
-/** The smallest whole number that is not below the quotient of two that are not below zero. */
+/** Returns the quotient of two numbers of at least 0, rounded up. */
 export function divideUp(dividend: bigint, divisor: bigint): bigint {
   return (dividend + divisor - 1n) / divisor;
 }

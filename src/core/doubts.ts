@@ -4,7 +4,7 @@ export const doubts = [
   "unknown_output",
   /** The request has a field that Farebox does not know, or one whose cost the answer does not show. */
   "unknown_field",
-  /** Another model answered than the one that was asked for. */
+  /** Another model answered than the requested one. */
   "served_model",
   /** A service tier answered for which no rate is known. */
   "service_tier",
@@ -14,11 +14,11 @@ export const doubts = [
   "usage_contradicts",
   /** The reported usage has a count that Farebox does not know. */
   "usage_unknown_class",
-  /** The task's record does not state what it consumed. */
+  /** The task's record does not state its consumption. */
   "task_consumption",
-  /** The amount rests on how long a model ran that reasons unseen. */
+  /** The amount is based on the run time of a model with hidden reasoning. */
   "time_based",
-  /** The amount rests on the catalogue's bound for images, audio or files. */
+  /** The amount is based on the catalogue's bound for images, audio or files. */
   "image_bound",
 ] as const;
 export type Doubt = (typeof doubts)[number];
@@ -31,12 +31,12 @@ export function mergeDoubts(...lists: readonly (readonly Doubt[] | undefined)[])
 
 export const noDoubts: readonly Doubt[] = [];
 
-/** As a ledger stores them: names with a comma between; null for none. */
+/** Returns the stored form: names separated by commas; null for none. */
 export function formatDoubts(list: readonly Doubt[] | undefined): string | null {
   return list === undefined || list.length === 0 ? null : mergeDoubts(list).join(",");
 }
 
-/** Reads what `formatDoubts` wrote; a name that a later release added is left out. */
+/** Parses the output of `formatDoubts`; skips names that a later release added. */
 export function parseDoubts(text: string | null): readonly Doubt[] {
   if (text === null) return noDoubts;
   const names = text.split(",");

@@ -1,6 +1,6 @@
 import { editDistance } from "./edit-distance.ts";
 
-/** One thing wrong in a file that people write: where, and what to write instead. Lines and columns count from 1. */
+/** A fault in a file that people write: its position and the fix. Lines and columns count from 1. */
 export interface Fault {
   readonly file: string;
   readonly line: number;
@@ -13,7 +13,7 @@ export function formatFault(fault: Fault): string {
   return `${fault.file}:${fault.line}:${fault.column}: ${fault.message}`;
 }
 
-/** The known names that a mistyped one may have meant, nearest first. */
+/** Returns known names similar to a mistyped one, nearest first. */
 export function nearest(given: string, known: readonly string[]): string[] {
   return known
     .map((name) => ({ name, distance: editDistance(given.toLowerCase(), name.toLowerCase()) }))
@@ -22,14 +22,14 @@ export function nearest(given: string, known: readonly string[]): string[] {
     .map(({ name }) => name);
 }
 
-/** ` did you mean "x"?`, or what is known where nothing is near; made to follow a semicolon. */
+/** Returns ` did you mean "x"?`, or the known names if none is similar; follows a semicolon. */
 export function suggest(given: string, known: readonly string[]): string {
   const [near] = nearest(given, known);
   if (near !== undefined) return `did you mean "${near}"?`;
   return known.length === 0 ? "none is known here" : `known are ${known.join(", ")}`;
 }
 
-/** What a schema says of each field that a block does not know, one sentence a line. */
+/** Returns one sentence a line for the fields that a block does not know. */
 export function unknownFields(given: readonly string[], known: readonly string[]): string {
   return given.map((name) => `unknown field "${name}"; ${suggest(name, known)}`).join("\n");
 }

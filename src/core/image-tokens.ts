@@ -2,7 +2,7 @@ import { scaleTokens, type Permille } from "./tokens.ts";
 
 /** An image of a prompt, as far as the request shows it. */
 export interface ImagePart {
-  /** Null for an image at an address, and for one in a format that is not read. */
+  /** Null for an image at an address, and for an unknown format. */
   readonly size: ImageSize | null;
   /** The `detail` that the request states; "auto" where it states none. */
   readonly detail: string;
@@ -14,18 +14,18 @@ export interface ImageSize {
   readonly height: number;
 }
 
-/** How a model family counts an image. */
+/** Rule by which a model family counts an image. */
 export type ImageRule = TileRule | PatchRule;
 
 /** Scaled to fit 2048 x 2048, then to a short side of 768, and cut into tiles of 512 x 512. */
 export interface TileRule {
   readonly kind: "tiles";
-  /** Tokens of an image at low detail, and of each image beside its tiles. */
+  /** Tokens of an image at low detail, and of each image in addition to its tiles. */
   readonly base: number;
   readonly tile: number;
 }
 
-/** Scaled until at most `most` square patches cover it; each is a token, times the multiplier. */
+/** Scaled until at most `most` square patches cover it. Each patch is a token, times the multiplier. */
 export interface PatchRule {
   readonly kind: "patches";
   /** Side of a patch in pixels. */
@@ -40,7 +40,7 @@ const tileSide = 512;
 const square = 2048;
 const shortSide = 768;
 
-/** Tokens of one image; null where its size is not known, or its detail is not one that the rule covers. */
+/** Returns the tokens of one image; null where its size is unknown, or the rule does not cover its detail. */
 export function imageTokens({ size, detail }: ImagePart, rule: ImageRule): number | null {
   if (rule.kind === "tiles" && detail === "low") return rule.base;
   if (size === null || (rule.kind === "patches" && detail === "original")) return null;
@@ -49,7 +49,7 @@ export function imageTokens({ size, detail }: ImagePart, rule: ImageRule): numbe
     : scaleTokens(patchesOf(size, rule), rule.multiplier);
 }
 
-/** The most that the rule makes of any image. */
+/** Returns the most tokens that the rule gives any image. */
 export function imageTokensMax(rule: ImageRule): number {
   const tiles = Math.ceil(square / tileSide) * Math.ceil(shortSide / tileSide);
   return rule.kind === "tiles" ? rule.base + rule.tile * tiles : scaleTokens(rule.most, rule.multiplier);
@@ -61,7 +61,7 @@ function tilesOf({ width, height }: ImageSize): number {
   return tilesIn(width * shrinks) * tilesIn(height * shrinks);
 }
 
-/** A side that was scaled to a whole number of tiles may be off by the rounding of a double. */
+/** A side scaled to a whole number of tiles may be off by the rounding of a double. */
 function tilesIn(pixels: number): number {
   return Math.max(1, Math.ceil(pixels / tileSide - 1e-9));
 }
@@ -72,7 +72,7 @@ function patchesOf({ width, height }: ImageSize, { side, most, longest }: PatchR
   const all = patchesIn(wide) * patchesIn(high);
   if (all <= most) return all;
   const shrinks = Math.sqrt(most / (wide * high));
-  // A little smaller, so that one side is a whole number of patches.
+  // Shrinks a little more, so that one side is a whole number of patches.
   const whole = Math.min(share(wide * shrinks), share(high * shrinks));
   return Math.min(most, patchesIn(wide * shrinks * whole) * patchesIn(high * shrinks * whole));
 }
@@ -85,14 +85,14 @@ function patchesIn(patches: number): number {
   return Math.max(1, Math.ceil(patches - 1e-9));
 }
 
-/** Tokens of the images whose size is known, how many these are, and how many are left that only a bound covers. */
+/** Tokens of the images with a known size, their number, and the number of images that only a bound covers. */
 export interface ImageCount {
   readonly tokens: number;
   readonly sized: number;
   readonly unsized: number;
 }
 
-/** Counts images by their size, none above the model's bound; `parts` is how many the request was seen to have. */
+/** Counts images by their size, each at most the model's bound. `parts` is the number found in the request. */
 export function countImages(
   images: readonly ImagePart[],
   parts: number,

@@ -1,4 +1,4 @@
-/** ISO 8601 UTC, as every time is given out. */
+/** Returns ISO 8601 UTC, the form of every time in answers. */
 export function isoTime(at: number): string {
   return new Date(at).toISOString();
 }

@@ -1,6 +1,6 @@
 import { changedLimits, type Limits, type LimitsChange } from "./limits.ts";
 
-/** An internal key as it is stored: its secret only as a digest. Times are milliseconds since 1970 UTC. */
+/** An internal key. Only a digest of its secret is stored. Times are milliseconds since 1970 UTC. */
 export interface Key {
   /** Short and public: the middle part of `sk-fb-<id>-<secret>`. */
   readonly id: string;
@@ -16,9 +16,9 @@ export interface Key {
   readonly createdAt: number;
   readonly expiresAt: number | null;
   readonly revokedAt: number | null;
-  /** When the present secret was made; null for the first one. */
+  /** Creation time of the current secret; null for the first one. */
   readonly rotatedAt: number | null;
-  /** The secret before the last rotation, which opens as well before this instant; null for none. */
+  /** Secret before the last rotation, which stays valid up to this instant; null for none. */
   readonly previous: PreviousSecret | null;
 }
 
@@ -30,11 +30,11 @@ export interface PreviousSecret {
 export interface NewSecret {
   readonly digest: string;
   readonly madeAt: number;
-  /** Until when the present one still opens; null for no longer. */
+  /** End of validity of the current secret; null to end it now. */
   readonly previousValidUntil: number | null;
 }
 
-/** What may be changed of a key; what is left out stays. */
+/** Changes to a key; absent fields stay. */
 export interface KeyChange {
   readonly team?: string | null | undefined;
   readonly models?: readonly string[] | null | undefined;
@@ -63,32 +63,32 @@ export function changedKey(key: Key, { team, models, limits, outputCap, expiresA
   };
 }
 
-/** What names of keys, teams and admins look like. */
+/** Pattern of the names of keys, teams and admins. */
 export const namePattern = /^[a-z0-9][a-z0-9._-]{0,62}$/;
 
 export const keyStates = ["live", "expired", "revoked"] as const;
 export type KeyState = (typeof keyStates)[number];
 
-/** Whether a key or an admin opens anything at an instant, and why not. */
+/** Returns the state of a key or an admin at an instant. */
 export function stateOf(who: Pick<Key, "revokedAt" | "expiresAt">, at: number): KeyState {
   if (who.revokedAt !== null) return "revoked";
   return isLive(who, at) ? "live" : "expired";
 }
 
-/** Whether a key still opens anything at this instant. */
+/** Reports that a key is valid at this instant. */
 export function isLive(key: Pick<Key, "revokedAt" | "expiresAt">, at: number): boolean {
   return key.revokedAt === null && (key.expiresAt === null || at < key.expiresAt);
 }
 
 /**
- * Whether a key or a team may use a model, given by all its names (the one asked for, the catalogue's id): one that
- * matches is enough. `*` in a pattern stands for any run of characters.
+ * Reports that a key or a team may use a model. `names` are all of the model's names; one match is enough. `*` in a
+ * pattern matches any characters.
  */
 export function mayUse({ models }: Pick<Key, "models">, ...names: readonly string[]): boolean {
   return models === null || models.some((pattern) => names.some((name) => matchesPattern(pattern, name)));
 }
 
-/** Whether a name fits a pattern in which `*` stands for any run of characters. */
+/** Reports that a name matches a pattern, in which `*` matches any characters. */
 export function matchesPattern(pattern: string, text: string): boolean {
   const pieces = pattern.split("*");
   const first = pieces[0] ?? "";

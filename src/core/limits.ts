@@ -1,16 +1,16 @@
-/** How much a key or a team may do at once. Each a whole number from 1 to `limitMax`; null for no limit. */
+/** Limits of a key or a team: whole numbers from 1 to `limitMax`; null for no limit. */
 export interface Limits {
   /** Requests in any 60 seconds. */
   readonly rpm: number | null;
   /** Tokens of the requests admitted in any 60 seconds. */
   readonly tpm: number | null;
-  /** Requests that run at the same time. */
+  /** Requests in flight at the same time. */
   readonly parallel: number | null;
 }
 
 export const noLimits: Limits = { rpm: null, tpm: null, parallel: null };
 
-/** What may be changed of limits; what is left out stays. */
+/** Changes to limits; absent fields stay. */
 export type LimitsChange = { readonly [Kind in keyof Limits]?: Limits[Kind] | undefined };
 
 export function changedLimits(limits: Limits, { rpm, tpm, parallel }: LimitsChange = {}): Limits {
@@ -23,17 +23,17 @@ export function changedLimits(limits: Limits, { rpm, tpm, parallel }: LimitsChan
 
 export const limitMax = 1_000_000_000;
 
-/** Which limit of whom a request met. */
+/** Limit that a request exceeded. */
 export interface LimitMet {
   /** `key:alice` or `team:research`. */
   readonly scope: string;
   readonly kind: keyof Limits;
   readonly limit: number;
-  /** Tokens that the request needs by itself, where they are more than the limit; null otherwise. */
+  /** Tokens of the request if they exceed the limit on their own; null otherwise. */
   readonly needed: number | null;
 }
 
-/** What is left of one limit. */
+/** Remaining part of one limit. */
 export interface LimitStatus {
   /** `key:alice` or `team:research`. */
   readonly scope: string;
@@ -41,22 +41,22 @@ export interface LimitStatus {
   readonly limit: number;
   /** Never below 0. */
   readonly remaining: number;
-  /** Until nothing of the limit is used, by itself; null for parallel requests, which only end. Milliseconds. */
+  /** Time until the limit is fully available again, in milliseconds; null for parallel requests. */
   readonly resetsInMs: number | null;
 }
 
-/** The standing of a kind with the least left, where a key and its team both have one; undefined for no limit. */
+/** Returns the limit of a kind with the least remaining, of a key and its team; undefined for none. */
 export function tightestLimit(kind: keyof Limits, standings: readonly LimitStatus[]): LimitStatus | undefined {
   return standings.filter((each) => each.kind === kind).toSorted((a, b) => a.remaining - b.remaining)[0];
 }
 
-/** What was used of the limits of a key or a team. */
+/** Usage of the limits of a key or a team. */
 export interface LimitUse {
   /** Over the last minute. */
   readonly requests: number;
   /** Over the last minute. */
   readonly tokens: number;
-  /** At work now. */
+  /** Requests in flight. */
   readonly running: number;
 }
 

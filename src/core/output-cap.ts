@@ -1,4 +1,4 @@
-/** The APIs whose answers are text of a length that the request can limit. */
+/** APIs whose answers are text with a length that the request can limit. */
 export type TextApi = "chat" | "completions" | "responses";
 
 /** The largest output cap: more tokens than any model writes. */
@@ -10,14 +10,15 @@ export function smallestCap(...caps: readonly (number | null | undefined)[]): nu
   return stated.length === 0 ? null : Math.min(...stated);
 }
 
-/** What a hold was computed from, for people. */
+/** Basis of a hold, for people. */
 export interface HoldBasis {
   /**
-   * What decided the output that is held for: a field of the request (`max_tokens`, or one that hides the output, such as
-   * `thinking`), `unknown_field`, `output_cap`, `fitted`, `slice`, `default` (of the endpoint), `model` or `request_price`.
+   * Source of the output bound: a field of the request (`max_tokens`, or one that hides the output, such as
+   * `thinking`), `unknown_field`, `output_cap`, `fitted`, `slice`, `default` (of the endpoint), `model` or
+   * `request_price`.
    */
   readonly by: string;
-  /** Output tokens of all choices; null where the price is no matter of tokens. */
+  /** Output tokens of all choices; null where the price does not depend on tokens. */
   readonly outputTokens: number | null;
   /** The maximum for each choice that an output cap wrote into the request; null for none. */
   readonly outputCap: number | null;

@@ -1,12 +1,12 @@
 import { addressKind } from "./addresses.ts";
 
 /**
- * How the connection is protected. `verified`: by TLS, with a certificate for this host from an authority that is trusted.
- * `authority`: the certificate's host may be another one. `unverified`: encrypted, to whoever answers.
+ * Protection of the connection. `verified`: TLS with a trusted certificate for this host. `authority`: a trusted
+ * certificate, perhaps for another host. `unverified`: encrypted only.
  */
 export type PostgresTls = "none" | "verified" | "authority" | "unverified";
 
-/** Where a PostgreSQL database is, and how to reach it. The password is a secret. */
+/** Address of a PostgreSQL database. The password is a secret. */
 export interface PostgresServer {
   /** A name, an address without brackets, or the folder of a Unix socket ("/var/run/postgresql"). */
   readonly host: string;
@@ -16,7 +16,7 @@ export interface PostgresServer {
   readonly password: string | null;
   readonly database: string;
   readonly tls: PostgresTls;
-  /** Files in PEM; null for the authorities that Node trusts, and for no certificate of ours. */
+  /** PEM files; null for Node's trusted authorities, and for no client certificate. */
   readonly authorityFile: string | null;
   readonly certificateFile: string | null;
   readonly keyFile: string | null;
@@ -29,12 +29,12 @@ export type PostgresUrlResult =
   /** Completes the sentence "FAREBOX_DATABASE …", without any of the text. */
   | { readonly ok: false; readonly problem: string };
 
-/** The words of `sslmode` that say what they do; see docs/postgresql.md. */
+/** Supported values of `sslmode`; see docs/postgresql.md. */
 const modes: Readonly<Record<string, PostgresTls>> = {
   disable: "none",
   "no-verify": "unverified",
   "verify-ca": "authority",
-  // Many services hand out addresses with `require`, and libpq then verifies nothing: here it is taken at the word of what is wanted.
+  // Many services state `require`, with which libpq verifies nothing. Here it verifies, as users intend.
   require: "verified",
   "verify-full": "verified",
 };
@@ -42,7 +42,7 @@ const modes: Readonly<Record<string, PostgresTls>> = {
 const known = ["sslmode", "sslrootcert", "sslcert", "sslkey", "options", "host"];
 const example = "postgres://farebox:PASSWORD@db.example/farebox";
 
-/** Whether a text is meant as the address of a PostgreSQL database. */
+/** Reports that a text is meant as the address of a PostgreSQL database. */
 export function isPostgresUrl(text: string): boolean {
   return /^postgres(ql)?:/i.test(text);
 }
@@ -91,13 +91,13 @@ export function parsePostgresUrl(text: string): PostgresUrlResult {
   };
 }
 
-/** What may be shown of it: no password, and no parameters. */
+/** Returns the address for display, without password and parameters. */
 export function shownPostgres({ host, port, user, database }: PostgresServer): string {
   const place = host.startsWith("/") ? encodeURIComponent(host) : host.includes(":") ? `[${host}]` : host;
   return `postgres://${encodeURIComponent(user)}@${place}${port === 5432 ? "" : `:${port}`}/${encodeURIComponent(database)}`;
 }
 
-/** Whether what is sent there does not leave this machine. */
+/** Reports that traffic to the host stays on this machine. */
 function isThisMachine(host: string): boolean {
   const name = host.toLowerCase().replace(/\.$/, "");
   return (

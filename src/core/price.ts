@@ -2,15 +2,15 @@ import type { PicoUsd, PicoUsdPerToken } from "./money.ts";
 import { parentClass, tokenClasses, type TokenClass } from "./tokens.ts";
 
 /**
- * The id of the ceiling price for models that no price file names, and the group of every charge that it priced: so the
- * mark is in each list, report and metric that shows groups.
+ * Id of the ceiling price for models that no price file names, and the group of its charges: it marks them in every
+ * list, report and metric that shows groups.
  */
 export const ceilingPrice = "default";
 
-/** A rate for every class: a class that a price file leaves out has its parent's rate here. */
+/** A rate for every class. A class that a price file leaves out has its parent's rate. */
 export type Rates = Readonly<Record<TokenClass, PicoUsdPerToken>>;
 
-/** What the gateway charges and what the provider's official list asks, for prompts of at least this many tokens. */
+/** Rates of the gateway and of the provider's official list, for prompts of at least this many tokens. */
 export interface PriceTier {
   readonly fromPromptTokens: number;
   readonly charged: Rates;
@@ -19,7 +19,7 @@ export interface PriceTier {
 
 export type PriceTiers = readonly [PriceTier, ...PriceTier[]];
 
-/** What one call of a hosted tool costs beside its tokens. */
+/** Price of one call of a hosted tool, in addition to its tokens. */
 export interface ToolFee {
   readonly charged: PicoUsd;
   readonly list: PicoUsd;
@@ -28,8 +28,8 @@ export interface ToolFee {
 }
 
 /**
- * One model's price, resolved: group, fraction and absolute rates are already worked into the rates.
- * It is stored by its content, so that a charge can be recomputed when the file it came from is gone.
+ * A resolved price of one model: group, fraction and absolute rates are worked into the rates. Stored by its content,
+ * so that a charge can be recomputed when its price file is gone.
  */
 export interface PriceVersion {
   readonly model: string;
@@ -49,17 +49,17 @@ export interface PriceVersion {
   readonly serviceTiers?: Readonly<Record<string, PriceTiers>>;
   /** The price of a call of a hosted tool, by the type of its item in an answer ("web_search_call"); absent for none. */
   readonly fees?: Readonly<Record<string, ToolFee>>;
-  /** Flat price of one request (image models), beside which tokens cost nothing; null where tokens are priced. */
+  /** Flat price of one request (image models), with free tokens; null where tokens are priced. */
   readonly perRequest: { readonly charged: PicoUsd; readonly list: PicoUsd } | null;
   readonly minimum: { readonly tokens: number; readonly usd: PicoUsd };
-  /** The price of a task, beside which tokens and requests have none; absent for a price of requests. */
+  /** Price of a task, in place of token and request prices; absent for a price of requests. */
   readonly task?: TaskPrice;
 }
 
-/** The service tiers that a price file can state rates for, beside the standard one. */
+/** Service tiers that a price file can state, in addition to the standard one. */
 export const serviceTierNames = ["priority", "flex", "batch"] as const;
 
-/** A price with its content address, ready to be written next to a hold. */
+/** A price with its content address, ready to be stored with a hold. */
 export interface PinnedPrice {
   /** Digest of the canonical text. */
   readonly id: string;
@@ -67,10 +67,10 @@ export interface PinnedPrice {
   readonly version: PriceVersion;
 }
 
-/** The task type of a price for every type of the model that has none of its own. */
+/** Task type of a price for all types of the model without a price of their own. */
 export const anyTaskType = "*";
 
-/** What a task price is for: the whole task, or each second or piece of what it makes. */
+/** Unit of a task price: the whole task, or each second or piece of its output. */
 export type TaskMeasure = "task" | "second" | "piece";
 
 export interface TaskPrice {
@@ -81,7 +81,10 @@ export interface TaskPrice {
   readonly list: PicoUsd;
 }
 
-/** A flat price for so many pieces in one request; the minimum is the request's. A version of its own, so that it can be recomputed. */
+/**
+ * Returns a flat price times the pieces of one request, as a version of its own that can be recomputed. The minimum
+ * stays per request.
+ */
 export function timesPieces(price: PriceVersion, pieces: number): PriceVersion {
   const { perRequest } = price;
   if (perRequest === null) return price;
@@ -89,7 +92,7 @@ export function timesPieces(price: PriceVersion, pieces: number): PriceVersion {
   return { ...price, perRequest: { charged: times(perRequest.charged), list: times(perRequest.list) } };
 }
 
-/** The price as a service tier has it; the price itself where it states no rates for that tier. */
+/** Returns the price in a service tier; the price itself where it has no rates for that tier. */
 export function inServiceTier(price: PriceVersion, serviceTier: string | null): PriceVersion {
   const { serviceTiers } = price;
   if (serviceTier === null || serviceTiers === undefined) return price;
@@ -97,21 +100,21 @@ export function inServiceTier(price: PriceVersion, serviceTier: string | null): 
   return tiers === undefined ? price : { ...price, tiers };
 }
 
-/** Whether writing to a cache has a price, and none of its own where the cache is kept for an hour. */
+/** Reports that cache writes have a price, but one-hour writes have none of their own. */
 export function lacksHourRate({ tiers }: PriceVersion): boolean {
   return tiers.some(
     ({ charged }) => charged.cache_write > charged.input && charged.cache_write_1h <= charged.cache_write,
   );
 }
 
-/** The tier that a prompt of this size reaches. */
+/** Returns the tier for a prompt of this size. */
 export function tierFor(price: PriceVersion, promptTokens: number): PriceTier {
   let found: PriceTier = price.tiers[0];
   for (const tier of price.tiers) if (tier.fromPromptTokens <= promptTokens) found = tier;
   return found;
 }
 
-/** One text for one price: fixed key order, integers as decimal strings. Its digest is the version's id. */
+/** Returns one text for one price: fixed key order, integers as decimal strings. Its digest is the version's id. */
 export function canonicalPrice(price: PriceVersion): string {
   const rates = (from: Rates) => tokenClasses.map((name) => from[name].toString());
   const tiersOf = (tiers: PriceTiers) =>
@@ -139,7 +142,7 @@ export function canonicalPrice(price: PriceVersion): string {
     },
     minimum: { tokens: price.minimum.tokens, usd: price.minimum.usd.toString() },
     classes: tokenClasses,
-    // Left out of others, whose ids must stay as they are.
+    // Left out when absent: the ids of other prices must not change.
     ...(price.serviceTiers && { serviceTiers: byName(price.serviceTiers, tiersOf) }),
     ...(price.fees && {
       fees: byName(price.fees, (fee) => ({ ...fee, charged: fee.charged.toString(), list: fee.list.toString() })),
@@ -150,7 +153,9 @@ export function canonicalPrice(price: PriceVersion): string {
   });
 }
 
-/** Reads back what `canonicalPrice` wrote. A class that a later release added has its parent's rate, as in a price file. */
+/**
+ * Parses the output of `canonicalPrice`. A class that a later release added has its parent's rate, as in a price file.
+ */
 export function parseCanonicalPrice(text: string): PriceVersion {
   const stored = JSON.parse(text);
   const names: string[] = stored.classes;

@@ -1,6 +1,6 @@
 import { plainDecimal, scaledDecimal } from "./decimal.ts";
 
-/** What tasks used up in units of one type that no price file values. */
+/** Consumption of tasks in one type of unit that no price file values. */
 export interface RawUnits {
   /** "" where none is stated. */
   readonly type: string;
@@ -9,7 +9,7 @@ export interface RawUnits {
   readonly tasks: number;
 }
 
-/** Adds units up by their type, in the order of the types' names. Exact: never by way of a floating-point number. */
+/** Sums units by type, sorted by type. Exact: never uses a floating-point number. */
 export function sumRawUnits(rows: readonly RawUnits[]): readonly RawUnits[] {
   const scale = rows.reduce(
     (largest, { units }) => (scaledDecimal(units).scale > largest ? scaledDecimal(units).scale : largest),

@@ -3,15 +3,15 @@ import { measureOf, type Measure } from "./account-measure.ts";
 import { sources, type Source } from "./charge.ts";
 import { add, larger, noMoney, smaller, subtract, sum, type PicoUsd } from "./money.ts";
 
-/** A correction of the ledger: no movement of the gateway's, so it belongs to the charge that it corrects. */
+/** A correction of the ledger. The gateway's account does not show it, so it counts at the time of its charge. */
 export interface CorrectionMade {
   readonly madeAt: number;
-  /** When the charge that it corrects had ended. */
+  /** End of the corrected charge. */
   readonly ofChargeAt: number;
   readonly amount: PicoUsd;
 }
 
-/** Why the gateway may rightly have billed so much less, or more, than the ledger says. Null: without a bound. */
+/** Reason why the gateway may have billed less, or more, than the ledger says. Null: without a bound. */
 export interface Doubt {
   readonly kind: "pending" | "assumed" | "partial" | "counted" | "in_doubt" | "unpriced" | "rounding";
   readonly below: PicoUsd;
@@ -19,8 +19,8 @@ export interface Doubt {
 }
 
 /**
- * What moved the account beside the requests that are compared. `frozen` and `inactive` are net: below zero where
- * credits were given free again. `isEstimate`: the balance alone shows it, and requests ran meanwhile.
+ * A movement of the account other than the compared requests. `frozen`, `inactive`: net, below zero where credits were
+ * released. `isEstimate`: only the balance shows it, with requests in flight.
  */
 export interface Movement {
   readonly kind:
@@ -44,17 +44,17 @@ export interface LeftOut {
 }
 
 export interface Reconciliation {
-  /** The samples that it was measured between. */
+  /** Samples at the ends of the measured span. */
   readonly first: AccountSample;
   readonly last: AccountSample;
   readonly samples: number;
   readonly measure: Measure["name"];
   readonly requests: number;
   readonly ledger: PicoUsd;
-  /** Of the ledger's sum, that of charges with doubts. */
+  /** Part of the ledger's sum from charges with doubts. */
   readonly inDoubt: PicoUsd;
   readonly gateway: PicoUsd;
-  /** Gateway less ledger: above zero when the gateway billed more. */
+  /** Gateway minus ledger: above zero when the gateway billed more. */
   readonly difference: PicoUsd;
   readonly doubts: readonly Doubt[];
   readonly below: PicoUsd;
@@ -73,8 +73,8 @@ export type ReconcileResult =
 const billedStep = 100_000n;
 
 /**
- * The ledger beside the gateway's account, from samples in order of time. Where nothing ran, what moved is no bill of
- * ours and is named; an interval that the record cannot tell is left out; the rest is compared.
+ * Compares the ledger with the gateway's account, from samples in order of time. Movements of an idle account are named
+ * apart, intervals that the record cannot measure are left out, and the rest is compared.
  */
 export function reconcile(
   samples: readonly AccountSample[],
@@ -125,13 +125,13 @@ export function reconcile(
   };
 }
 
-/** Another key may belong to another account: only the last one's samples can be compared. */
+/** Another key may belong to another account, so only the samples of the last account count. */
 function latestAccount(samples: readonly AccountSample[]): readonly AccountSample[] {
   const account = samples.at(-1)?.account ?? null;
   return samples.slice(samples.findLastIndex((sample) => sample.account !== account) + 1);
 }
 
-/** The first and the last sample, or one up to a quarter of the span inwards at which less was unsettled. */
+/** Returns the first and last sample, or one up to a quarter of the span inwards with less unsettled. */
 function settledEnds(samples: readonly AccountSample[]): readonly [start: number, end: number] {
   const earliest = samples[0]?.askedAt ?? 0;
   const latest = samples.at(-1)?.askedAt ?? 0;
@@ -180,13 +180,13 @@ function intervalsOf(
   return intervals;
 }
 
-/** A bill below zero is none: the balance rose, or credits with their use went out of the account. */
+/** A bill below zero is none: the balance rose, or used credits left the account. */
 function kindOfBusy(gateway: PicoUsd, measure: Measure): Interval["kind"] {
   if (gateway >= -measure.step) return "compared";
   return measure.isCounter ? "counter_fell" : "topped_up";
 }
 
-/** Takes corrections from when they were made to when their charges were billed. */
+/** Moves corrections from the time they were made to the time their charges were billed. */
 function movedBy(corrections: readonly CorrectionMade[], from: AccountSample, to: AccountSample): PicoUsd {
   const isInside = (at: number) => at >= from.askedAt && at < to.askedAt;
   let moved = 0n;
@@ -197,7 +197,7 @@ function movedBy(corrections: readonly CorrectionMade[], from: AccountSample, to
   return moved as PicoUsd;
 }
 
-/** Neighbouring intervals that are compared: doubts about what was pending arise at the ends of each run only. */
+/** Joins compared neighbors: pending amounts are in doubt only at the ends of each run. */
 function runsOf(intervals: readonly Interval[]): readonly Run[] {
   const runs: Run[] = [];
   let open: Run | undefined;
@@ -219,15 +219,15 @@ function doubtsOf(runs: readonly Run[], measure: Measure): Doubt[] {
     return { kind, below, above };
   };
   const doubts = [
-    // What ran at the beginning may have been billed before it, what ran at the end is not in the ledger's sum yet.
+    // Requests in flight at the start may have been billed before it; those at the end are not in the ledger's sum yet.
     total("pending", ({ from, to, ledger }) => [smaller(unsettledAt(from), larger(ledger, noMoney)), unsettledAt(to)]),
-    // The hold itself: the most that it can have cost.
+    // The hold is the most that it can have cost.
     total("assumed", (run) => [postedBy(run, "assumed"), 0n]),
-    // How a gateway bills what was cut off is its secret.
+    // The gateway does not publish how it bills a cut answer.
     total("partial", (run) => [postedBy(run, "partial"), postedBy(run, "partial")]),
-    // Estimates are scaled to the dear side, by a factor of two at most.
+    // Estimates are scaled up, by a factor of two at most.
     total("counted", (run) => [postedBy(run, "counted") / 2n, postedBy(run, "counted") / 10n]),
-    // May be billed at nothing or at twice as much, whatever the source: here is what the lines above do not cover.
+    // May be billed at nothing or at twice as much, whatever the source; counts only what the lines above do not cover.
     total("in_doubt", (run) => {
       const [reported, counted, assumed] = [
         inDoubtOf(run, "reported"),
@@ -262,7 +262,7 @@ function inDoubtOf({ from, to }: Run, source: Source): PicoUsd {
   return larger(subtract(to.before.inDoubt[source], from.before.inDoubt[source]), noMoney);
 }
 
-/** What moved while nothing of ours ran, and payments that only the balance shows. */
+/** Returns movements of an idle account, and payments that only the balance shows. */
 function movementsOf(intervals: readonly Interval[], { isCounter }: Measure): Movement[] {
   const quiet = intervals.filter(({ kind }) => kind === "quiet").map(({ gateway }) => gateway);
   const paid = intervals
@@ -275,7 +275,7 @@ function movementsOf(intervals: readonly Interval[], { isCounter }: Measure): Mo
   ]);
 }
 
-/** What the record's own credit fields say of payments, expiry and freezing; nothing where only a balance is known. */
+/** Returns payments, expiry and freezing by the record's credit fields; nothing where only a balance is known. */
 function creditMovements(samples: readonly AccountSample[], measure: Measure): Movement[] {
   if (!measure.isCounter) return [];
   const isPack = measure.name === "used_credits";
@@ -296,7 +296,7 @@ function creditMovements(samples: readonly AccountSample[], measure: Measure): M
     ["unexplained", unexplained()],
   ]);
 
-  /** What the balance moved by beyond all that the credit fields say. */
+  /** Returns the movement of the balance that the credit fields do not explain. */
   function unexplained(): PicoUsd {
     const balance = changes(samples, (sample) => measure.usd(sample, "equivalent_in_usd"));
     const used = changes(samples, (sample) => measure.billed(sample));
@@ -306,10 +306,10 @@ function creditMovements(samples: readonly AccountSample[], measure: Measure): M
   }
 }
 
-/** Two cents: a balance may be stated in whole ones, at both ends. */
+/** Two cents: a balance may be stated in whole cents, at both ends. */
 const balanceStepMax = 20_000_000_000n;
 
-/** By how much a figure moved from sample to sample; undefined where one does not have it. */
+/** Returns the change of a figure from sample to sample; undefined where a sample lacks it. */
 function changes(
   samples: readonly AccountSample[],
   of: (sample: AccountSample) => PicoUsd | undefined,

@@ -2,12 +2,12 @@ import type { Shortage } from "./budget.ts";
 import type { LimitMet } from "./limits.ts";
 import type { CeilingMet } from "./task-ceilings.ts";
 
-/** Every reason for which Farebox itself turns a request down. The wire gives each its status, headers and body. */
+/** Reasons for which Farebox itself refuses a request. The wire layer gives each its status, headers and body. */
 export type Refusal =
   | { readonly code: "invalid_json"; readonly message: string }
   | { readonly code: "invalid_request"; readonly message: string; readonly param: string | null }
   | { readonly code: "model_not_priced"; readonly model: string; readonly underBudget: boolean }
-  /** `why`: the reason of the first field; null where its name says it. */
+  /** `why`: reason of the first field; null where its name is enough. */
   | {
       readonly code: "cost_not_bounded";
       readonly model: string;
@@ -15,7 +15,7 @@ export type Refusal =
       readonly why: string | null;
     }
   | { readonly code: "invalid_api_key"; readonly message: string }
-  /** `running`: said in the middle of a stream that its budget cannot pay on. */
+  /** `running`: sent in a stream whose budget cannot pay for more. */
   | {
       readonly code: "budget_exceeded";
       readonly shortage: Shortage;
@@ -35,7 +35,7 @@ export type Refusal =
   | { readonly code: "conflict"; readonly message: string }
   | { readonly code: "method_not_allowed"; readonly allow: readonly string[] }
   | { readonly code: "unsupported_media_type"; readonly contentType: string }
-  /** `session`: a browser's session may write from its own page only. */
+  /** `session`: a browser's session may write only from its own page. */
   | { readonly code: "cross_site"; readonly origin: string | null; readonly session?: true }
   | { readonly code: "not_found"; readonly message: string }
   | { readonly code: "request_too_large"; readonly limitBytes: number; readonly setting?: null }
@@ -49,13 +49,13 @@ export type Refusal =
   | { readonly code: "gateway_redirect" }
   | { readonly code: "gateway_timeout"; readonly timeoutMs: number }
   | { readonly code: "gateway_stream_broken"; readonly message: string }
-  /** `running`: said in the middle of a stream whose hold cannot grow. */
+  /** `running`: sent in a stream whose hold cannot grow. */
   | { readonly code: "ledger_unavailable"; readonly running?: boolean }
   | { readonly code: "balance_floor" }
   | { readonly code: "overloaded"; readonly message: string }
   | { readonly code: "internal_error" };
 
-/** What of a request would fit into its budget at the instant of its refusal. */
+/** The part of a request that would have fitted its budget at the refusal. */
 export interface Affordable {
   /** Output tokens of each choice. */
   readonly tokens: number;
@@ -65,7 +65,7 @@ export interface Affordable {
 
 export type RefusalCode = Refusal["code"];
 
-/** The names of all codes, so that a count of each can start at 0; the compiler misses one that is left out. */
+/** All codes, so that a count of each can start at 0; the compiler finds a missing one. */
 const everyCode: Readonly<Record<RefusalCode, null>> = {
   invalid_json: null,
   invalid_request: null,

@@ -1,22 +1,22 @@
 import type { PicoUsd } from "./money.ts";
 import { inServiceTier, type PriceVersion } from "./price.ts";
 
-/** What of a request decides its price beside its size. */
+/** Terms of a request that decide its price, in addition to its size. */
 export interface RequestTerms {
-  /** The service tier that it asks for; null for none, and for the standard one. */
+  /** Requested service tier; null for none and for the standard one. */
   readonly serviceTier: string | null;
-  /** The hosted tools that it asks for; null for none. */
+  /** Requested hosted tools; null for none. */
   readonly hostedTools: HostedTools | null;
 }
 
 export interface HostedTools {
-  /** The types that their calls have as items of an answer. */
+  /** Types of their calls as items of an answer. */
   readonly calls: readonly string[];
-  /** The fields that ask for them. */
+  /** Fields that request them. */
   readonly fields: readonly string[];
-  /** Whether an answer shows each call. */
+  /** True if an answer shows each call. */
   readonly areShown: boolean;
-  /** The most calls of all of them, as the request states it; null for none. Undefined where nothing could bound them. */
+  /** Most calls of all tools, as the request states it; null for none. Undefined where nothing could bound them. */
   readonly callsMax: number | "malformed" | null | undefined;
 }
 
@@ -29,7 +29,7 @@ const standardTiers: ReadonlySet<string> = new Set(["", "default", "standard", "
 /** OpenAI has called its priority tier `fast` since October 2026, and takes both names. */
 const otherNames: ReadonlyMap<string, string> = new Map([["fast", "priority"]]);
 
-/** A stated service tier by one name; null for the standard one. */
+/** Returns a stated service tier under one name; null for the standard one. */
 export function serviceTierOf(stated: unknown): string | null {
   if (stated === undefined || stated === null) return null;
   const name = typeof stated === "string" ? stated.toLowerCase() : "";
@@ -37,27 +37,27 @@ export function serviceTierOf(stated: unknown): string | null {
   return /^[a-z][a-z0-9_.-]{0,63}$/.test(name) ? (otherNames.get(name) ?? name) : "unknown";
 }
 
-/** Whether a price states rates for a service tier; the standard one is always stated. */
+/** Reports that a price has rates for a service tier; it always has standard rates. */
 export function hasServiceTier({ serviceTiers }: PriceVersion, tier: string | null): boolean {
   return tier === null || (serviceTiers !== undefined && Object.hasOwn(serviceTiers, tier));
 }
 
-/** The price in every service tier that the gateway may serve the request in. The standard one is always among them. */
+/** Returns the price in every service tier that the gateway may use for the request, the standard one included. */
 export function tiersToHold(price: PriceVersion, stated: string | null): readonly PriceVersion[] {
   if (stated === null) return [price];
   const names = Object.keys(price.serviceTiers ?? {}).filter((name) => name === stated || stated === anyServiceTier);
   return [price, ...names.map((name) => inServiceTier(price, name))];
 }
 
-/** Whether the tier could cost more than is known of it. Flex never costs more than the standard tier. */
+/** Reports that a tier could cost more than the known rates. Flex never costs more than the standard tier. */
 export function isTierUnbounded(price: PriceVersion, stated: string | null): boolean {
   return stated !== anyServiceTier && stated !== "flex" && !hasServiceTier(price, stated);
 }
 
-/** What the calls of hosted tools can add to a request's cost. */
+/** Cost that calls of hosted tools can add to a request. */
 export interface ToolBound {
   readonly calls: number;
-  /** Whether the request itself states that number. */
+  /** True if the request itself states the number of calls. */
   readonly isStated: boolean;
   /** Of the most expensive tool. */
   readonly feePerCall: PicoUsd;
@@ -67,7 +67,10 @@ export interface ToolBound {
 /** More calls than any request makes. */
 const callsLimit = 1000;
 
-/** The bound, or the fields that keep the calls from having one. `callsUnstated`: for a request that states none; 0 for no bound. */
+/**
+ * Returns the bound, or the fields that prevent one. `callsUnstated`: calls of a request that states none; 0 for no
+ * bound.
+ */
 export function toolBoundOf(
   { calls, fields, callsMax }: HostedTools,
   { price, obeysMaxToolCalls }: { readonly price: PriceVersion; readonly obeysMaxToolCalls: boolean },
@@ -88,7 +91,7 @@ export function toolBoundOf(
   };
 }
 
-/** The prompt is read again after each call, with all that the calls before have added to it. */
+/** Returns the prompt tokens of all rounds: each call reads the prompt again, with the results of the calls before. */
 export function promptWithCalls(promptTokens: number, { calls, inputTokensPerCall }: ToolBound): number {
   return promptTokens * (calls + 1) + ((calls * (calls + 1)) / 2) * inputTokensPerCall;
 }

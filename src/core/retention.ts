@@ -1,10 +1,10 @@
 const dayMs = 86_400_000;
 
-/** The rollup by quarter hours is kept for this long. Milliseconds. */
+/** Age up to which quarter-hour sums are kept, in milliseconds. */
 export const quartersKeptMs = 35 * dayMs;
 
 /**
- * Charges younger than this are never pruned: the current windows of every period but `total` then lie wholly after
- * what is pruned, and the quarter hours that are kept do too. Milliseconds.
+ * Smallest age at which charges are pruned, in milliseconds. The current windows of every period but `total`, and the
+ * kept quarter hours, are then newer than what is pruned.
  */
 export const pruneAgeMsMin = 36 * dayMs;

@@ -2,9 +2,9 @@ import type { Scope } from "./budget.ts";
 import type { Key } from "./keys.ts";
 import type { PicoUsd } from "./money.ts";
 
-/** A session of `farebox run`, begun by a key. Times are milliseconds since 1970 UTC. */
+/** A session of `farebox run`, created by a key. Times are milliseconds since 1970 UTC. */
 export interface RunSession {
-  /** `run_` and what tells it apart: the value of the tag `session` of its charges. */
+  /** `run_` and a unique part: the value of the tag `session` of its charges. */
   readonly id: string;
   /** The id of the key that it belongs to. */
   readonly key: string;
@@ -23,16 +23,16 @@ export const runSessionMsMax = 12 * 3_600_000;
 /** Open sessions that a key may have. */
 export const runSessionsMax = 100;
 
-/** Sessions of a key that are open or were within the last `runBudgetKeptMs`, at most: as many budgets they may have. */
+/** Most sessions of a key that are open or ended within `runBudgetKeptMs`; also its most session budgets. */
 export const runSessionsKeptMax = 1_000;
 
 /**
- * How long a session's budget outlives it, in milliseconds: longer than a request that was let in before the end can take to
- * place its hold.
+ * Time that a session's budget is kept after its end, in milliseconds: longer than an admitted request takes to place
+ * its hold.
  */
 export const runBudgetKeptMs = 3_600_000;
 
-/** Whether a key that has so many sessions may begin another one. */
+/** Reports that a key with this many sessions may create another one. */
 export function hasRoomForSession({ open, kept }: { readonly open: number; readonly kept: number }): boolean {
   return open < runSessionsMax && kept < runSessionsKeptMax;
 }
@@ -45,7 +45,7 @@ export function stateOfSession({ endedAt, expiresAt }: RunSession, at: number): 
   return at < expiresAt ? "open" : "expired";
 }
 
-/** Whether the key's secret that began a session was replaced, and no longer opens the key. */
+/** Reports that the secret which created the session was rotated and is no longer valid. */
 export function isSecretReplaced({ createdAt }: RunSession, { rotatedAt, previous }: Key, at: number): boolean {
   if (rotatedAt === null || createdAt >= rotatedAt) return false;
   return previous === null || at >= previous.validUntil;

@@ -6,61 +6,61 @@ import type { PicoUsd } from "./money.ts";
 import type { PinnedPrice, PriceVersion } from "./price.ts";
 import { completionTotal, noTokens, promptTotal, scaleTokens, type Permille, type TokenCounts } from "./tokens.ts";
 
-/** What was reserved for a request, and by which price; both null for a model without a price. */
+/** Hold and price of a request; both null for a model without a price. */
 export interface Reserved {
   readonly hold: PicoUsd | null;
   readonly price: PriceVersion | null;
-  /** The price of the model that answered, where it is another one than was asked for. */
+  /** Price of the model that answered, if it is another one. */
   readonly servedPrice?: PinnedPrice | null;
 }
 
-/** What an answer's output was counted to be, in tokens. */
+/** Counted output of an answer, in tokens. */
 export interface CountedOutput {
-  /** By how much the tokenizer may undercount this model. */
+  /** Factor by which the tokenizer may undercount this model. */
   readonly errorFactor: Permille;
-  /** Tokens of the prompt that were not counted as text, which the tokenizer does not undercount. */
+  /** Prompt tokens that were not counted as text, which the tokenizer does not undercount. */
   readonly mediaTokens?: number;
-  /** Output that may have been produced unseen: the model's speed times the time it ran; 0 where it shows all. */
+  /** Output that may be hidden: the model's speed times its run time; 0 where the answer shows all. */
   readonly hiddenTokens: number;
-  /** The most that output can be whose meaning is not known. */
+  /** Most tokens of output with unknown meaning. */
   readonly unknownTokens?: number;
-  /** The most that the model writes for all choices together, which no estimate passes. */
+  /** Most tokens that the model writes for all choices together; no estimate exceeds it. */
   readonly outputTokensMax?: number;
-  /** Whether images or sound came, whose tokens no text shows: at least the hold is posted. */
+  /** True if images or sound came, whose tokens no text shows: at least the hold is posted. */
   readonly hasMedia?: boolean;
 }
 
-/** Every way in which a forwarded request can end. Settlement is total over it. */
+/** Every way in which a forwarded request can end. Settlement covers all of them. */
 export type Outcome = OutcomeKind & {
-  /** Why the amount may differ from the bill. */
+  /** Reasons why the amount may differ from the bill. */
   readonly doubts?: readonly Doubt[];
   readonly billing?: Billing;
 };
 
 type OutcomeKind =
-  /** No byte of the request reached the gateway: no connection, or the client had left before it was sent. */
+  /** No byte of the request reached the gateway: no connection, or the client left first. */
   | { readonly kind: "notSent"; readonly reason: string }
-  /** The gateway answered 4xx, or refused inside an answer of 200. `reason`: a short word, where its words are understood. */
+  /** The gateway answered 4xx, or refused inside an answer of 200. `reason`: a short word, if known. */
   | { readonly kind: "refusedByGateway"; readonly status: number; readonly reason?: string }
-  /** The gateway answered 500, 502 or 503; `billed` where the catalogue says that such an answer costs. */
+  /** The gateway answered 500, 502 or 503; `billed` if the catalogue says that such an answer costs. */
   | { readonly kind: "failedAtGateway"; readonly status: number; readonly billed: boolean }
   /** The gateway reported its usage. */
   | { readonly kind: "reported"; readonly tokens: TokenCounts; readonly clamped: boolean }
-  /** The answer is whole, and was counted because the gateway reported no usage. */
+  /** The answer is whole and was counted, because the gateway reported no usage. */
   | ({ readonly kind: "counted"; readonly tokens: TokenCounts } & CountedOutput)
   /** The answer broke off after it began, without usage. */
   | ({
       readonly kind: "cut";
       readonly promptTokens: number;
       readonly deliveredTokens: number;
-      /** What was under way at the gateway when Farebox ended the stream. */
+      /** Tokens in flight at the gateway when Farebox ended the stream. */
       readonly inFlightTokens?: number;
       readonly reason: string;
     } & CountedOutput)
-  /** Sent, and nothing tells whether it was billed. `unknownTokens`: the most that an answer can be that could not be read. */
+  /** Sent, and it is not known whether it was billed. `unknownTokens`: most tokens of an unreadable answer. */
   | { readonly kind: "unknown"; readonly reason: string; readonly unknownTokens?: number };
 
-/** What becomes of a hold. */
+/** Settlement of a hold. */
 export type Settlement =
   | { readonly kind: "void"; readonly reason: string }
   | {
@@ -74,17 +74,17 @@ export type Settlement =
       readonly minimumApplied: boolean;
       readonly clamped: boolean;
       readonly reason: string | null;
-      /** Why the amount may differ from the bill; absent for no reason. */
+      /** Reasons why the amount may differ from the bill; absent for none. */
       readonly doubts?: readonly Doubt[];
-      /** The price of the model that answered, where it is another one than was asked for. */
+      /** Price of the model that answered, if it is another one. */
       readonly servedPrice?: PinnedPrice;
       /** Absent for the standard service tier and no calls of hosted tools. */
       readonly billing?: Billing;
-      /** What was plainly counted, apart from estimates: the amount is never below its cost. Absent where nothing was counted. */
+      /** Counted tokens without estimates, whose cost is the least amount. Absent where nothing was counted. */
       readonly delivered?: Delivered;
     };
 
-/** Tokens of a request and its answer that were counted as they passed. */
+/** Tokens of a request and its answer, counted as they passed. */
 export interface Delivered {
   readonly input: number;
   readonly output: number;
@@ -92,7 +92,7 @@ export interface Delivered {
 
 export type Posted = Extract<Settlement, { kind: "post" }>;
 
-/** What becomes of a hold. Total and pure; it never gives back what it cannot prove unused. */
+/** Settles a hold. Total and pure; never releases an amount that it cannot prove unused. */
 export function settlementFor(reserved: Reserved, outcome: Outcome): Settlement {
   switch (outcome.kind) {
     case "notSent":
@@ -120,7 +120,7 @@ export function settlementFor(reserved: Reserved, outcome: Outcome): Settlement 
   }
 }
 
-/** Tokens that a request used, prompt and completion together; null where nothing tells. */
+/** Returns the tokens that a request used, prompt and completion; null where that is unknown. */
 export function tokensUsed(outcome: Outcome): number | null {
   switch (outcome.kind) {
     case "notSent":
@@ -175,7 +175,7 @@ function servedBy({ servedPrice }: Reserved): Pick<Posted, "servedPrice"> {
   return servedPrice == null ? {} : { servedPrice };
 }
 
-/** The estimate up to the hold; beyond it only what was plainly written, which is then overage. */
+/** Posts the estimate up to the hold. Beyond it only counted text is posted, as overage. */
 function postCount(reserved: Reserved, outcome: Extract<Outcome, { kind: "counted" | "cut" }>): Posted {
   const isWhole = outcome.kind === "counted";
   const { unknownTokens = 0, mediaTokens = 0, hiddenTokens, errorFactor } = outcome;
@@ -184,7 +184,7 @@ function postCount(reserved: Reserved, outcome: Extract<Outcome, { kind: "counte
     ? outcome.tokens
     : { ...noTokens, input: outcome.promptTokens, output: outcome.deliveredTokens };
   const inFlight = isWhole ? 0 : (outcome.inFlightTokens ?? 0);
-  // Text that was counted is a fact; what is not known to be text counts up to what the model can write.
+  // Counted text is certain; output of unknown meaning counts up to the model's maximum.
   const bounded = (output: number) => Math.max(counted.output, Math.min(output, outputTokensMax));
   const delivered = {
     input: promptTotal(counted),
@@ -205,7 +205,7 @@ function postCount(reserved: Reserved, outcome: Extract<Outcome, { kind: "counte
   };
   const estimate = postTokens(reserved, tokens, how);
   const written = postTokens(reserved, { ...counted, output: bounded(counted.output + unknownTokens) }, how);
-  // Where a minimum of tokens is filled up at the output rate, fewer tokens can cost more.
+  // A minimum filled at the output rate can make fewer tokens cost more.
   const larger = (written.cost ?? 0n) > (estimate.cost ?? 0n) ? written : estimate;
   if (!exceedsHold(reserved, larger) && !hasMedia) return larger;
   return exceedsHold(reserved, written)
@@ -213,7 +213,7 @@ function postCount(reserved: Reserved, outcome: Extract<Outcome, { kind: "counte
     : { ...postHold(reserved, how.source, how.reason, tokens), ...servedBy(reserved), ...how };
 }
 
-/** The hold, and more only where an answer that could not be read is larger than what it pays for. */
+/** Posts the hold, and more only where an unreadable answer is larger than the hold pays for. */
 function postUnknown(reserved: Reserved, outcome: Extract<Outcome, { kind: "unknown" }>): Posted {
   const { unknownTokens = 0, reason } = outcome;
   const assumed = { ...postHold(reserved, "assumed", reason), ...doubtsAndBilling(outcome) };
@@ -223,7 +223,7 @@ function postUnknown(reserved: Reserved, outcome: Extract<Outcome, { kind: "unkn
   return exceedsHold(reserved, most) ? most : assumed;
 }
 
-/** Output with what may be output, up to the most that the model writes. */
+/** Adds possible output, up to the model's maximum. */
 function withUnknown({ unknownTokens = 0, outputTokensMax = Infinity }: CountedOutput, output: number): number {
   return Math.max(output, Math.min(output + unknownTokens, outputTokensMax));
 }
@@ -232,7 +232,7 @@ function exceedsHold({ hold }: Reserved, settlement: Posted): boolean {
   return settlement.cost !== null && hold !== null && settlement.cost > hold;
 }
 
-/** The hold itself is the amount; its list cost is the same, so that no saving is claimed that cannot be shown. */
+/** Posts the hold itself. The list cost is the same, so that no unproven saving is shown. */
 export function postHold(
   reserved: Pick<Reserved, "hold">,
   source: Source,
@@ -253,9 +253,8 @@ export function postHold(
 }
 
 /**
- * How an answer with a status other than success ends a charge. Redirects and 4xx were not billed; 500, 502, 503 and
- * their kind as the catalogue says; what a gateway or something before it answers when it lost sight of the request
- * (408, 504, 520, 524) tells nothing.
+ * Returns the outcome of an answer without success. Redirects and 4xx were not billed; 5xx as the catalogue says.
+ * Statuses of a gateway that lost the request (408, 504, 520, 524) leave it unknown.
  */
 export function outcomeOfStatus(status: number, billsServerErrors: boolean): Outcome {
   if (ambiguousStatuses.has(status)) return { kind: "unknown", reason: `gateway_${status}` };

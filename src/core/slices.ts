@@ -1,38 +1,38 @@
 import type { PicoUsd } from "./money.ts";
 import { scaleTokens, type Permille } from "./tokens.ts";
 
-/*
- * A stream that states no maximum holds a slice of output at first, and its hold grows as it runs. All figures are
+/**
+ * A stream without a stated maximum first holds a slice of output, and its hold grows while it runs. All figures are
  * output tokens of all choices together.
  */
 
-/** By how much a hold grows, and up to where. */
+/** Step by which a hold grows, and its maximum. */
 export interface Slices {
-  /** Held at first and grown by; at least 2. */
+  /** First hold and each extension; at least 2. */
   readonly sliceTokens: number;
-  /** The most that the model writes: a hold that covers it is the worst case, which nothing outgrows. */
+  /** Most tokens that the model writes: a hold that covers them is the worst case. */
   readonly outputTokensMax: number;
 }
 
-/** Where a stream stands under its hold. */
+/** Output of a stream compared with its hold. */
 export interface HoldProgress {
-  /** What the hold covers. */
+  /** Tokens that the hold covers. */
   readonly covered: number;
-  /** Written, by the tokenizer, or by bytes where no tokenizer counts it. */
+  /** Written tokens, by the tokenizer, or by bytes where no tokenizer counts them. */
   readonly counted: number;
-  /** At most so many more were written, which the tokenizer has not seen. */
+  /** Most written tokens that the tokenizer has not counted yet. */
   readonly uncounted: number;
-  /** An extension was refused since the hold last grew: the next is asked for only where it cannot go on without. */
+  /** True after a refused extension: the next is requested only when the stream cannot continue without it. */
   readonly refused: boolean;
 }
 
 /**
- * `wait`: nothing to do before more is written. `count`: the tokenizer may show that less was written than it seems.
- * `extend`: the hold must grow.
+ * `wait`: nothing to do before more is written. `count`: the tokenizer may find that less was written. `extend`: the
+ * hold must grow.
  */
 export type Step = "wait" | "count" | "extend";
 
-/** Kept for what the gateway has sent and nobody has read yet. */
+/** Returns the reserve for bytes that the gateway has sent and no one has read yet. */
 export function reserveTokens({ sliceTokens }: Pick<Slices, "sliceTokens">): number {
   return Math.ceil(sliceTokens / 4);
 }
@@ -41,12 +41,12 @@ export function isWorstCase({ covered }: HoldProgress, { outputTokensMax }: Slic
   return covered >= outputTokensMax;
 }
 
-/** Whether nothing more may be read before the hold has grown, or a count has shown that there is room. */
+/** Reports that reading must pause until the hold has grown, or a count has found room. */
 export function mustPause(progress: HoldProgress, slices: Slices): boolean {
   return !isWorstCase(progress, slices) && written(progress) >= pauseLine(progress, slices);
 }
 
-/** Half a slice before its end the hold is extended; where that was refused, the rest is used up to the reserve first. */
+/** Extends the hold half a slice before its end. After a refusal, uses the rest up to the reserve first. */
 export function nextStep(progress: HoldProgress, slices: Slices): Step {
   if (isWorstCase(progress, slices)) return "wait";
   const line = progress.refused ? pauseLine(progress, slices) : progress.covered - Math.ceil(slices.sliceTokens / 2);
@@ -57,47 +57,47 @@ export function nextStep(progress: HoldProgress, slices: Slices): Step {
 }
 
 /**
- * How far a count may pass a stated maximum before the gateway is taken not to obey it: a tenth, what the tokenizer may err
- * by, and some tokens that no text shows.
+ * Returns how far a count may exceed a stated maximum before the gateway is considered to ignore it: a tenth, the
+ * tokenizer's error, and some tokens that no text shows.
  */
 export function statedSlack(statedTokens: number, errorFactor: Permille): number {
   return scaleTokens(statedTokens, errorFactor) - statedTokens + Math.ceil(statedTokens / 10) + 64;
 }
 
-/** Whether more may have been written than a stated maximum allows. */
+/** Reports that more may have been written than a stated maximum allows. */
 export function exceedsStated(progress: HoldProgress, slices: Slices): boolean {
   return !isWorstCase(progress, slices) && written(progress) > progress.covered;
 }
 
-/** As `nextStep` for a stated maximum: its stream ends by itself, so nothing is done before it has passed it by a count. */
+/** As `nextStep` for a stated maximum: the stream ends at it, so nothing is done before a count exceeds it. */
 export function stepBeyondStated(progress: HoldProgress, slices: Slices): Step {
   if (!exceedsStated(progress, slices)) return "wait";
   return progress.uncounted > 0 ? "count" : "extend";
 }
 
-/** Up to where a hold should cover next, and the least that lets the stream go on. */
+/** Returns the next cover of a hold, and the least that lets the stream continue. */
 export function nextCover(progress: HoldProgress, slices: Slices): { readonly wanted: number; readonly least: number } {
   const from = Math.max(progress.covered, written(progress));
   const within = (tokens: number) => Math.min(tokens, slices.outputTokensMax);
   return { wanted: within(from + slices.sliceTokens), least: within(from + reserveTokens(slices) + 1) };
 }
 
-/** How a stream was written so far: tokens and the time from its first text to its last. Milliseconds. */
+/** Pace of a stream: its tokens, and the time from its first text to its last in milliseconds. */
 export interface WritingPace {
   readonly tokens: number;
   readonly tookMs: number;
 }
 
 /**
- * What the gateway has written, at the stream's own pace, and nobody will read: since the last text and until it hears that
- * the stream is ended. At most the reserve, which is kept for that.
+ * Returns the tokens that the gateway wrote, at the stream's pace, and no one will read: from the last text until it
+ * learns of the end. At most the reserve.
  */
 export function tokensInFlight({ tokens, tookMs }: WritingPace, unreadMs: number, slices: Slices): number {
   const reserve = reserveTokens(slices);
   return tookMs > 0 ? Math.min(Math.ceil((tokens * unreadMs) / tookMs), reserve) : reserve;
 }
 
-/** The most tokens, up to `max`, that a hold of this amount pays for; 0 where it pays for none. `costAt` must never fall. */
+/** Returns the most tokens, up to `max`, that a hold pays for; 0 for none. `costAt` must never fall. */
 export function tokensCovered(hold: PicoUsd, costAt: (tokens: number) => PicoUsd, max: number): number {
   if (costAt(max) <= hold) return max;
   let paid = 0;

@@ -1,15 +1,15 @@
 import { reserveTokens, type Slices } from "./slices.ts";
 
-/*
- * Slices are safe only where a gateway generates while it streams. A stream that brings more at once than the reserve covers
- * marks its model, and a marked model's answers are held whole. docs/decisions/0013-a-burst-marks-a-model.md
+/**
+ * Slices are safe only where a gateway generates while it streams. A stream that delivers more at once than the reserve
+ * covers marks its model, and answers of a marked model are held whole. docs/decisions/0013-a-burst-marks-a-model.md
  */
 
 /** `live`: the gateway generates while it streams. `burst`: an answer may come at once. */
 export const streamKinds = ["live", "burst"] as const;
 export type StreamKind = (typeof streamKinds)[number];
 
-/** A model whose answers came at once, for a key, or for all. */
+/** A mark of a model whose answer came at once, for one key or for all. */
 export interface BurstMark {
   /** The key's id, or `everyKey`. */
   readonly key: string;
@@ -20,7 +20,7 @@ export interface BurstMark {
   readonly live: number;
 }
 
-/** What a watched stream showed of a model. */
+/** Kind of a watched stream. */
 export interface StreamObservation {
   readonly key: string;
   readonly model: string;
@@ -31,10 +31,10 @@ export interface StreamObservation {
 export const everyKey = "*";
 export const markMs = 3_600_000;
 export const liveStreamsMin = 3;
-/** A mark that no stream ends is forgotten after so long. */
+/** Age at which an unused mark is forgotten, in milliseconds. */
 export const markKeptMs = 30 * 86_400_000;
 
-/** Returns the marks of a model after a stream; `marks` are all of its marks before. */
+/** Returns the marks of a model after a stream; `before` are all of its marks. */
 export function marksAfter(
   before: readonly BurstMark[],
   { key, model, kind }: StreamObservation,
@@ -54,20 +54,20 @@ export function marksAfter(
   return [...others, fresh(key), ...(isForAll ? [fresh(everyKey)] : [])];
 }
 
-/** Text within so long counts as arriving at once. Milliseconds. */
+/** Text within this time counts as arriving at once, in milliseconds. */
 const atOnceMs = 100;
-/** Two seconds of a live stream: what a stall of the network or of this process holds back. */
+/** Two seconds of a live stream: the most that a stall of the network or of this process holds back. */
 const atOnceTokensMin = 256;
-/** What a live gateway may have generated in each second in which nothing was read. */
+/** Most tokens that a live gateway generates in each second of a reading pause. */
 const pausedTokensPerSecond = 500;
-/** Roughly; the tokenizer is not asked. */
+/** An approximation, without the tokenizer. */
 const bytesPerToken = 4;
 
 /** Judges whether a stream comes as it is generated, by its text alone. */
 export class BurstJudge {
   readonly #tokensMax: number;
   #all = 0;
-  /** Since the last look. */
+  /** Bytes since the last update. */
   #fresh = 0;
   #inWindow = 0;
   #windowAt = -Infinity;
@@ -79,7 +79,7 @@ export class BurstJudge {
     this.#tokensMax = Math.max(reserveTokens(slices), atOnceTokensMin);
   }
 
-  /** Whether it wrote enough to tell, and came live. */
+  /** True if it wrote enough to judge, and came live. */
   get isLive(): boolean {
     return !this.isBurst && this.#all > this.#tokensMax * bytesPerToken;
   }
@@ -88,7 +88,10 @@ export class BurstJudge {
     this.#fresh += bytes;
   }
 
-  /** After each chunk. True once, where the stream shows itself as a burst. `pausedMs`: how long nothing was read so far. */
+  /**
+   * Updates the judge after each chunk. Returns true once, when the stream is found to be a burst. `pausedMs`: total
+   * reading pause.
+   */
   update(now: number, pausedMs: number): boolean {
     if (now - this.#windowAt > atOnceMs) {
       this.#windowAt = now;

@@ -1,6 +1,9 @@
-/** Tags attribute a charge: `name=value` pairs of the client's choosing, stored with it and never a metric label. */
+/**
+ * Tags attribute a charge: `name=value` pairs that the client chooses. They are stored with it and are never metric
+ * labels.
+ */
 
-/** How many a request may have. */
+/** Most tags of a request. */
 export const tagsMax = 8;
 
 /** The length of a value, in bytes of UTF-8. */
@@ -14,7 +17,7 @@ export function isTagName(text: string): boolean {
 /** The tag that names the session of `farebox run` in which a request was made. */
 export const sessionTag = "session";
 
-/** Whether a value of the session's tag belongs to `farebox run`: only its credential may carry it. */
+/** Reports that a value of the session tag belongs to `farebox run`: only its credential may use it. */
 export function isRunSession(value: string): boolean {
   return /^run_[a-z0-9]{1,40}$/.test(value);
 }

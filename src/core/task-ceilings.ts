@@ -6,7 +6,7 @@ export type TaskFamily = (typeof taskFamilies)[number];
 export const ceilingNames = ["all", ...taskFamilies] as const;
 export type CeilingName = (typeof ceilingNames)[number];
 
-/** How many tasks may run at once, as the account record states it. Null is unknown, never 0. */
+/** Most tasks at once, as the account record states it. Null is unknown, never 0. */
 export type TaskCeilings = Readonly<Record<CeilingName, number | null>>;
 
 export type TaskCounts = Readonly<Record<CeilingName, number>>;
@@ -29,7 +29,7 @@ const familyNames: Readonly<Record<TaskFamily, RegExp>> = {
   flux: /flux/i,
 };
 
-/** The family that a task's model names, else its type; null for one without a ceiling of its own. */
+/** Returns the family that a task's model names, else its type; null for one without a ceiling of its own. */
 export function familyOf({ model, taskType }: TaskNames): TaskFamily | null {
   for (const text of [model, taskType ?? ""]) {
     const found = taskFamilies.find((family) => familyNames[family].test(text));
@@ -49,8 +49,8 @@ export function countTasks(tasks: Iterable<TaskNames>): TaskCounts {
 }
 
 /**
- * The ceiling that one more such task would pass; null where it would pass none. A ceiling of 0 is not taken for one:
- * nobody knows whether it means "none" or "not set", and the gateway will say.
+ * Returns the ceiling that one more such task would exceed; null for none. A ceiling of 0 is ignored: it may mean "not
+ * set", and the gateway decides.
  */
 export function ceilingMet(ceilings: TaskCeilings, running: TaskCounts, task: TaskNames): CeilingMet | null {
   const family = familyOf(task);

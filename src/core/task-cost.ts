@@ -3,12 +3,12 @@ import { picoUsdMax, usd, type PicoUsd } from "./money.ts";
 import type { TaskPrice } from "./price.ts";
 import type { Consumption } from "./tasks.ts";
 
-/** What the amounts of a task follow from: with these they can be computed again. */
+/** Inputs of a task's amounts, to recompute them. */
 export interface TaskInputs {
   readonly consumption: Consumption | null;
-  /** Units of that consumption for one USD; null where its units stay raw. */
+  /** Units of the consumption for one USD; null where units stay raw. */
   readonly unitsPerUsd: string | null;
-  /** How many of what the price is for; null where the price does not count. */
+  /** Count of the price's unit; null where the price does not count. */
   readonly quantity: string | null;
 }
 
@@ -18,9 +18,9 @@ export interface TaskAmounts {
 }
 
 /**
- * What a task costs: by its consumption where its unit is known, else by its price. The list cost is the official price,
- * else the same as the cost, so that no saving is claimed that cannot be shown. Null where neither says it, or it is more
- * than 64 bits of pico-USD hold. A part of a pico-USD counts as a whole one.
+ * Returns the cost of a task: by its consumption if its unit is known, else by its price. The list cost is the official
+ * price, else the cost itself, so that no unproven saving is shown. Null where neither is known, or beyond 64 bits.
+ * Parts of a pico-USD are rounded up.
  */
 export function taskAmounts(
   { consumption, unitsPerUsd, quantity }: TaskInputs,

@@ -1,4 +1,7 @@
-/** Why tasks fail, as far as their free texts can be understood (gateway interface, section 7). `other`: none of these. */
+/**
+ * Reasons of task failures, as far as their free texts are understood (gateway interface, section 7). `other`: none of
+ * these.
+ */
 export const taskFailures = [
   "input_media",
   "request_format",
@@ -19,8 +22,7 @@ export const taskFailures = [
 export type TaskFailure = (typeof taskFailures)[number];
 
 /**
- * By which words each is known, in the order in which they are tried: what is said of one thing in particular comes before
- * what many texts say. Texts are compared in small letters.
+ * Patterns of each reason, in the order in which they are tried: specific ones first. Texts are compared in lower case.
  */
 const meanings: readonly (readonly [TaskFailure, RegExp])[] = [
   [
@@ -69,7 +71,7 @@ const meanings: readonly (readonly [TaskFailure, RegExp])[] = [
   ],
 ];
 
-/** The reason that a failed task's texts mean, the first text that means one before the others. */
+/** Returns the reason of a failed task: that of the first text that matches one. */
 export function failureReason(texts: readonly string[]): TaskFailure {
   for (const text of texts) {
     const found = meanings.find(([, words]) => words.test(text.toLowerCase()));

@@ -1,11 +1,11 @@
-/** What a route of the gateway does, beside those whose paths are fixed. */
+/** Kinds of gateway routes other than the fixed paths. */
 export const routeKinds = ["create", "retrieve", "cancel", "list", "upload", "setting"] as const;
 export type RouteKind = (typeof routeKinds)[number];
 
 export const routeMethods = ["GET", "POST", "PUT", "PATCH", "DELETE"] as const;
 export type RouteMethod = (typeof routeMethods)[number];
 
-/** Where a creation names something: in a field of its body, else as the price file states it. Null for neither. */
+/** Source of a name in a creation: a field of its body, else the price file. Null for neither. */
 export interface NameSource {
   readonly field: string | null;
   readonly fixed: string | null;
@@ -14,14 +14,14 @@ export interface NameSource {
 /** One route of a price file. Plain data: it is sent between threads and processes. */
 export interface TaskRoute {
   readonly method: RouteMethod;
-  /** As it is written: "/api/luma/v1/video/{task_id}/extend". It is the route's name in charges and metrics. */
+  /** Path as written: "/api/luma/v1/video/{task_id}/extend". Also the route's name in charges and metrics. */
   readonly path: string;
   readonly does: RouteKind;
   readonly model: NameSource;
   readonly type: NameSource;
   /** The field of the body whose members a price's `field` names; null for the body itself. */
   readonly input: string | null;
-  /** The field of the body, or of the query of a GET, that names the tasks that are asked for; null where the path does. */
+  /** Field of the body, or of a GET query, that names the requested tasks; null where the path names them. */
   readonly taskField: string | null;
   /** Names of the keys that may use it; null for all. */
   readonly keys: readonly string[] | null;
@@ -33,7 +33,7 @@ export type RouteMatch =
       readonly route: TaskRoute;
       /** The path's segment at `{task_id}`, as it came; null where it has none. */ readonly taskId: string | null;
     }
-  /** A route's path in another spelling, or with another method: a gateway might take it for the route. */
+  /** A route's path in another spelling, or with another method: a gateway might accept it as the route. */
   | { readonly kind: "misspelled"; readonly route: TaskRoute };
 
 const variable = "{task_id}";
@@ -66,7 +66,7 @@ function matches(pattern: readonly string[], segments: readonly string[]): boole
   );
 }
 
-/** Whether some path is one of both patterns. */
+/** Reports that some path matches both patterns. */
 export function overlap(one: string, other: string): boolean {
   const [a, b] = [canonicalSegments(one), canonicalSegments(other)];
   return (
@@ -75,7 +75,7 @@ export function overlap(one: string, other: string): boolean {
   );
 }
 
-/** Escapes within escapes are undone up to so many times. */
+/** Most levels of nested escapes that are decoded. */
 const decodingsMax = 4;
 
 /**
@@ -94,7 +94,7 @@ export function canonicalSegments(path: string): string[] {
   return segments;
 }
 
-/** What is no escape stays as it is. */
+/** An invalid escape stays as it is. */
 function decoded(text: string): string {
   try {
     return decodeURIComponent(text);
@@ -111,7 +111,7 @@ function canonicalSegment(part: string): string {
     .toLowerCase();
 }
 
-/** Beginnings of paths that Farebox serves itself: no route of a price file takes one over. */
+/** Path prefixes that Farebox serves itself: no route of a price file replaces them. */
 export const ownPaths = [
   "/admin",
   "/dashboard",
@@ -124,7 +124,7 @@ export const ownPaths = [
   "/api/v1/tasks",
 ];
 
-/** Paths that stand for the same below `/v1`, for clients whose base address lacks it. */
+/** Paths that also exist below `/v1`, for clients whose base address lacks it. */
 export const unversionedPaths = [
   "/chat/completions",
   "/completions",
@@ -136,7 +136,7 @@ export const unversionedPaths = [
   "/farebox",
 ];
 
-/** Whether a path, however it is spelled, is one of these or below one. */
+/** Reports that a path, in any spelling, is one of these or below one. */
 export function isBelow(path: string, beginnings: readonly string[]): boolean {
   const canonical = `/${canonicalSegments(path).join("/")}`;
   return beginnings.some((beginning) => canonical === beginning || canonical.startsWith(`${beginning}/`));

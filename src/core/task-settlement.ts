@@ -6,12 +6,12 @@ import { taskAmounts, type TaskAmounts, type TaskInputs } from "./task-cost.ts";
 import type { Consumption, FinalStatus } from "./tasks.ts";
 import { noTokens } from "./tokens.ts";
 
-/** What was reserved for a task. */
+/** Hold and price of a task. */
 export interface ReservedTask {
   /** Null for a task without a price. */
   readonly hold: PicoUsd | null;
   readonly price: PriceVersion | null;
-  /** How many of what the price is for the request stated; null where it did not. */
+  /** Count of the price's unit that the request stated; null where it stated none. */
   readonly quantity: string | null;
 }
 
@@ -21,21 +21,21 @@ export type TaskOutcome =
       readonly kind: "ended";
       readonly status: FinalStatus;
       readonly consumption: Consumption | null;
-      /** Whether the record says that the account's own pool made it, which the gateway does not bill. */
+      /** True if the account's own pool ran it, which the gateway does not bill. */
       readonly isPrivatePool?: boolean;
-      /** Whether it failed because it ran longer than its family may. */
+      /** True if it failed because it exceeded its family's time limit. */
       readonly isPastTimeLimit?: boolean;
     }
-  /** Nothing said that it ended until its time was over. */
+  /** No record said that it ended before its deadline. */
   | { readonly kind: "expired"; readonly consumption: Consumption | null };
 
-/** What becomes of a task's hold, and what its amounts can be computed from again. */
+/** Settlement of a task's hold, and the inputs to recompute its amounts. */
 export interface TaskSettlement {
   readonly settlement: Settlement;
   readonly inputs: TaskInputs;
 }
 
-/** Whether a completed task states nothing that it used, although the catalogue has a price for it: its record is asked for again. */
+/** Reports that a completed task with a price states no consumption: its record is polled again. */
 export function isUnstated({ price }: Pick<ReservedTask, "price">, outcome: TaskOutcome): boolean {
   if (
     outcome.kind !== "ended" ||
@@ -48,8 +48,8 @@ export function isUnstated({ price }: Pick<ReservedTask, "price">, outcome: Task
 }
 
 /**
- * The amounts that a record proves after its task was settled: what it used where that can be priced, and nothing for a task that
- * failed and used nothing. Null where it proves none.
+ * Returns the amounts that a record proves after settlement: its priced consumption, or nothing for a failed task
+ * without any. Null where it proves none.
  */
 export function laterAmounts(
   reserved: ReservedTask,
@@ -64,8 +64,8 @@ export function laterAmounts(
 }
 
 /**
- * What becomes of the hold when the task ends. Total and pure; as for requests, it never gives back what it cannot prove
- * unused. `unitsPerUsd`: the catalogue's units for one USD of a type of consumption, as a whole number; undefined for none.
+ * Settles the hold of an ended task. Total and pure; never releases an amount that it cannot prove unused.
+ * `unitsPerUsd`: the catalogue's whole number of units for one USD of a consumption type; undefined for none.
  */
 export function taskSettlementFor(
   reserved: ReservedTask,
@@ -81,7 +81,7 @@ export function taskSettlementFor(
   if (outcome.kind === "ended" && !isDone && !used) {
     return { settlement: { kind: "void", reason: how ?? `task_${outcome.status}` }, inputs: raw };
   }
-  // What it used decides where it can be priced; the official price of the whole is the list cost of what came to be.
+  // Consumption decides if it has a price; the official price of the whole is the list cost of a completed task.
   const reported: TaskInputs = { ...raw, unitsPerUsd: unit, quantity: isDone ? reserved.quantity : null };
   const unstated = isUnstated(reserved, outcome);
   if (unit !== null && (used || isDone) && !unstated) {
@@ -107,7 +107,7 @@ export function taskSettlementFor(
   return { settlement: { ...postHold(reserved, "assumed", how ?? "task_not_measured"), ...doubts }, inputs: raw };
 }
 
-/** Why an amount is as it is, for the charge's row. */
+/** Reasons stored with the charge. */
 const outcomeWords = {
   completed: null,
   failed: "task_failed",
@@ -135,7 +135,7 @@ function post(
   };
 }
 
-/** What a task used until it was given up may be less than it used in the end: it counts only where it is no less than the hold. */
+/** Consumption before the task was abandoned may grow, so it counts only if it is at least the hold. */
 function covers(posted: Extract<Settlement, { kind: "post" }> | null, { hold }: ReservedTask): boolean {
   return posted !== null && posted.cost !== null && (hold === null || posted.cost >= hold);
 }

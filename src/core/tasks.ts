@@ -1,6 +1,6 @@
 import type { TaskFailure } from "./task-failures.ts";
 
-/** The words for a task's state, whatever the gateway's own. `unknown` is a word that nobody knows: the task may still run. */
+/** States of a task, whatever words the gateway uses. `unknown`: an unknown word; the task may still run. */
 export const taskStatuses = ["pending", "running", "completed", "failed", "cancelled", "unknown"] as const;
 export type TaskStatus = (typeof taskStatuses)[number];
 
@@ -11,7 +11,7 @@ export function isFinal(status: TaskStatus): status is FinalStatus {
   return status === "completed" || status === "failed" || status === "cancelled";
 }
 
-/** What a task used up, as the gateway states it. */
+/** Consumption of a task, as the gateway states it. */
 export interface Consumption {
   /** `meta.usage.type` in small letters, `used_credits` for that field of the envelope form; "" where none is stated. */
   readonly type: string;
@@ -19,63 +19,66 @@ export interface Consumption {
   readonly units: string;
 }
 
-/** What Farebox understands of the gateway's record of a task. Times are milliseconds since 1970 UTC; null where unset. */
+/** Known content of the gateway's task record. Times are milliseconds since 1970 UTC; null where unset. */
 export interface TaskRecord {
   /** Null where the record names none. */
   readonly taskId: string | null;
   readonly status: TaskStatus;
   readonly startedAt: number | null;
   readonly endedAt: number | null;
-  /** Null where the record states none. May be stated while the task runs; it is final when the task is. */
+  /** Null where the record states none. May be stated while the task runs; final when the task is. */
   readonly consumption: Consumption | null;
-  /** Whether it says that the account's own pool made it. */
+  /** True if the account's own pool ran it. */
   readonly isPrivatePool: boolean;
-  /** Whether it states an error, and its texts, for their meaning only. */
+  /** True if it states an error; its texts are used only for their meaning. */
   readonly hasError: boolean;
   readonly errors: readonly string[];
 }
 
-/** How a record says that its task has ended; null while it has not. An unknown word beside an end is read by the error. */
+/**
+ * Returns the final status in a record; null while the task runs. An unknown word with an end time is decided by the
+ * error.
+ */
 export function finalStatusOf({ status, endedAt, hasError }: TaskRecord): FinalStatus | null {
   if (isFinal(status)) return status;
   if (status !== "unknown" || endedAt === null) return null;
   return hasError ? "failed" : "completed";
 }
 
-/** A task that a key has made, beside its charge. Times are milliseconds since 1970 UTC. */
+/** A task of a key, stored with its charge. Times are milliseconds since 1970 UTC. */
 export interface Task {
   readonly taskId: string;
-  /** The charge that pays for it. */
+  /** Charge that pays for it. */
   readonly charge: string;
-  /** Who owns it: the key's id, "" for callers without one. */
+  /** Owner: the key's id, "" for callers without one. */
   readonly key: string;
   readonly model: string;
   /** Null where the creation named none. */
   readonly taskType: string | null;
   readonly status: TaskStatus;
-  /** When its id was written down. */
+  /** Time at which its id was stored. */
   readonly createdAt: number;
   readonly startedAt: number | null;
   readonly endedAt: number | null;
-  /** When its charge was posted or voided; null while it runs. */
+  /** Time at which its charge was posted or voided; null while it runs. */
   readonly settledAt: number | null;
-  /** When its record was last read, by a client or by the poller. */
+  /** Time at which a client or the poller last read its record. */
   readonly seenAt: number;
-  /** When the poller looks at it; null when it is settled. */
+  /** Next poll; null when it is settled. */
   readonly nextPollAt: number | null;
-  /** From then on it is taken for failed; for a completed one, from then on its consumption is no longer asked for. */
+  /** Time from which it counts as failed; for a completed task, the end of polling for its consumption. */
   readonly deadlineAt: number;
   readonly failure: TaskFailure | null;
   readonly consumption: Consumption | null;
-  /** Which units of consumption make one USD, where they priced it; null where they stay raw. */
+  /** Units of consumption for one USD, if they priced it; null where they stay raw. */
   readonly unitsPerUsd: string | null;
-  /** How many pieces, seconds or tasks the catalogue's price is for: of the request, and once settled of what was charged. */
+  /** Pieces, seconds or tasks that the price is for: of the request, and once settled of the charge. */
   readonly quantity: string | null;
 }
 
-/** A task that ran for so long is taken for failed, from its start where that is known. Milliseconds. */
+/** Run time after which a task of a family counts as failed, from its start if known. Milliseconds. */
 interface TimeLimit {
-  /** In the names of the model and the task type. */
+  /** Pattern for the names of the model and the task type. */
   readonly family: RegExp;
   readonly limitMs: number;
 }
@@ -83,18 +86,18 @@ interface TimeLimit {
 /** The families that state a time limit. Music: 15 minutes from `started_at` (gateway interface, section 8). */
 const timeLimits: readonly TimeLimit[] = [{ family: /suno|music|udio/i, limitMs: 15 * 60_000 }];
 
-/** How long a completed task that states no consumption is asked for it again. Milliseconds. */
+/** Time for which a completed task without consumption is polled again, in milliseconds. */
 export const confirmMs = 10 * 60_000;
 
-/** Whether the task has completed and is not settled yet, because its record states no consumption. */
+/** Reports that a task has completed but is not settled, because its record states no consumption. */
 export function isConfirming({ status, settledAt }: Pick<Task, "status" | "settledAt">): boolean {
   return status === "completed" && settledAt === null;
 }
 
-/** Nobody waits longer for a task of any family, from its creation. Milliseconds. */
+/** Longest wait for a task of any family, from its creation. Milliseconds. */
 export const generalLimitMs = 24 * 3_600_000;
 
-/** The gateway ends a task at its limit and may need this long to say so. Milliseconds. */
+/** Time the gateway may need to report a task that it ended at its limit, in milliseconds. */
 const limitGraceMs = 60_000;
 
 function timeLimitOf({ model, taskType }: Pick<Task, "model" | "taskType">): number | null {
@@ -102,18 +105,21 @@ function timeLimitOf({ model, taskType }: Pick<Task, "model" | "taskType">): num
   return timeLimits.find(({ family }) => family.test(names))?.limitMs ?? null;
 }
 
-/** When Farebox stops waiting for a task: the family's limit after its start, the general one after its creation. */
+/**
+ * Returns the end of waiting for a task: the family's limit after its start, at most the general limit after its
+ * creation.
+ */
 export function deadlineOf(task: Pick<Task, "model" | "taskType" | "createdAt" | "startedAt">): number {
   const general = task.createdAt + generalLimitMs;
   const limitMs = timeLimitOf(task);
   if (task.startedAt === null || limitMs === null) return general;
-  // A start that lies before the creation is another clock's.
+  // A start before the creation comes from another clock.
   return Math.min(general, Math.max(task.startedAt, task.createdAt) + limitMs + limitGraceMs);
 }
 
 /**
- * Whether the gateway treats the task as failed because it ran longer than its family may, from its start to its end; up to `now`
- * where it has not ended.
+ * Reports that the gateway treats the task as failed because it exceeded its family's time limit, from its start to its
+ * end, or to `now`.
  */
 export function isPastTimeLimit(
   task: Pick<Task, "model" | "taskType" | "createdAt" | "startedAt">,
@@ -129,22 +135,22 @@ export function isPastTimeLimit(
 const pollPauseMs = { least: 3_000, most: 60_000 } as const;
 
 /**
- * When the poller looks at a task again: soon while it is young, every minute when it is old, each pause longer or shorter
- * by up to a quarter so that tasks made together are not looked at together. `random`: at least 0, below 1.
+ * Returns the next poll of a task: soon while it is new, every minute when it is old. Each pause varies by up to a
+ * quarter, so that tasks created together are not polled together. `random`: at least 0, below 1.
  */
 export function nextPollAt(task: Pick<Task, "createdAt" | "deadlineAt">, now: number, random: number): number {
   const age = Math.max(now - task.createdAt, 0);
   const pause = Math.min(Math.max(age / 4, pollPauseMs.least), pollPauseMs.most);
   const next = now + Math.round(pause * (0.75 + random / 2));
-  // Once at the deadline, so that it ends then and not up to a minute later.
+  // Polls at the deadline, so that the task ends then and not up to a minute later.
   return task.deadlineAt > now ? Math.min(next, task.deadlineAt) : next;
 }
 
-/** The poller leaves a task that a client asks for to the client, for as long as this after each time. Milliseconds. */
+/** Pause of the poller after each request of a client for the task, in milliseconds. */
 export const clientPauseMs = pollPauseMs.most;
 
-/** A client's look at a task that tells nothing new is written down at most this often. Milliseconds. */
+/** Shortest time between two stored observations of a client that show nothing new, in milliseconds. */
 export const observationEveryMs = 10_000;
 
-/** A poll that is due later than any pause allows was set by a clock that has stepped back since. Milliseconds. */
+/** Longest valid pause: a later poll was set by a clock that has since stepped back. Milliseconds. */
 export const pollPauseMsMax = pollPauseMs.most * 1.25;

@@ -11,7 +11,7 @@ export interface Team {
   readonly createdAt: number;
 }
 
-/** What may be changed of a team; what is left out stays. */
+/** Changes to a team; absent fields stay. */
 export interface TeamChange {
   readonly models?: readonly string[] | null | undefined;
   readonly limits?: LimitsChange | undefined;

@@ -1,6 +1,6 @@
 /**
- * Disjoint classes of tokens: a token is counted in one of them only. `input` is the prompt less its cached, written,
- * audio and image tokens; `output` is the completion less its reasoning, audio and image tokens.
+ * Disjoint classes of tokens: each token is counted in one. `input` is the prompt without its cached, written, audio
+ * and image tokens; `output` is the completion without its reasoning, audio and image tokens.
  */
 export const promptClasses = [
   "input",
@@ -18,7 +18,7 @@ export type CompletionClass = (typeof completionClasses)[number];
 export type TokenClass = (typeof tokenClasses)[number];
 export type TokenCounts = Readonly<Record<TokenClass, number>>;
 
-/** The class whose rate serves where a price names none of its own. A parent stands before its children in `tokenClasses`. */
+/** Class whose rate applies where a price states none. A parent comes before its children in `tokenClasses`. */
 export const parentClass: Readonly<Record<TokenClass, TokenClass | null>> = {
   input: null,
   cached_input: "input",
@@ -32,7 +32,7 @@ export const parentClass: Readonly<Record<TokenClass, TokenClass | null>> = {
   image_output: "output",
 };
 
-/** The class whose rate a list has for this one: its own, or that of the nearest parent that the list states. */
+/** Returns the class whose rate a list has for this one: its own, or that of the nearest stated parent. */
 export function statedClass(name: TokenClass, stated: Readonly<Partial<Record<TokenClass, unknown>>>): TokenClass {
   const parent = parentClass[name];
   return stated[name] !== undefined || parent === null ? name : statedClass(parent, stated);
@@ -67,8 +67,8 @@ export function completionTotal(tokens: TokenCounts): number {
 }
 
 /**
- * What a model is billed by. Where it is no tokens, seconds of sound take the place of `audio_input` tokens and characters
- * that of `input` tokens, and its rates are for a million of them.
+ * Unit by which a model is billed. Seconds of sound are counted as `audio_input`, characters as `input`; rates are for
+ * a million of them.
  */
 export const units = ["token", "second", "character"] as const;
 export type Unit = (typeof units)[number];
@@ -78,7 +78,7 @@ export type Permille = number & { readonly unit: "permille" };
 
 export const unchanged = 1000 as Permille;
 
-/** Tokens times a factor, rounded up: an estimate never errs to the cheap side by rounding. */
+/** Scales tokens by a factor, rounded up so that an estimate is never too low by rounding. */
 export function scaleTokens(tokens: number, factor: Permille): number {
   return Math.ceil((tokens * factor) / 1000);
 }

@@ -2,12 +2,12 @@ import { mergeDoubts, type Doubt } from "./doubts.ts";
 import { noTokens, tokenClasses, type TokenClass, type TokenCounts, type Unit } from "./tokens.ts";
 
 /**
- * How a usage states its cached and written tokens. `parts`: in the details of the prompt. `inside`: next to a prompt that
- * includes them, unless they exceed it. `outside`: next to a prompt without them. `unclear`: as `inside` and `outside` at once.
+ * Place of cached and written tokens in a usage. `parts`: in the prompt's details. `inside`: next to a prompt that
+ * includes them, unless they exceed it. `outside`: next to a prompt without them. `unclear`: either of the last two.
  */
 export type CacheStatement = "parts" | "inside" | "outside" | "unclear";
 
-/** What a usage object stated, as whole numbers; absent parts are 0. Totals include their parts. */
+/** Whole numbers that a usage object stated; absent parts are 0. Totals include their parts. */
 export interface StatedUsage {
   readonly prompt: number;
   readonly completion: number | undefined;
@@ -31,11 +31,11 @@ export interface Usage {
   readonly tokens: TokenCounts;
   /** The unit of the counts, absent for tokens: it must be the one that the model is billed by. */
   readonly unit?: Unit;
-  /** Whether the members contradict each other, so that the more expensive reading was taken. */
+  /** True if the members contradict each other, so that the more expensive reading was taken. */
   readonly clamped: boolean;
-  /** Why the amount may differ from the bill; absent for no reason. */
+  /** Reasons why the amount may differ from the bill; absent for none. */
   readonly doubts?: readonly Doubt[];
-  /** Whether cache writes are stated without how long they last. */
+  /** True if cache writes are stated without their lifetime. */
   readonly writesAreUnsplit?: true;
 }
 
@@ -91,7 +91,7 @@ export function decompose(stated: StatedUsage): Usage {
   };
 }
 
-/** Whether the stated prompt includes the cached and written tokens; undefined where the members contradict each other. */
+/** Returns the place of the cached and written tokens; undefined where the members contradict each other. */
 function placeOfCache(stated: StatedUsage, kept: number): "inside" | "outside" | undefined {
   const { prompt, completion, total, reasoning, cache } = stated;
   if (stated.promptContradicts) return undefined;
@@ -107,12 +107,12 @@ function placeOfCache(stated: StatedUsage, kept: number): "inside" | "outside" |
   const isOutside = fits(total - prompt - kept);
   if (isInside !== isOutside) return isInside ? "inside" : "outside";
   if (completion === undefined) return isInside ? usual : undefined;
-  // More than prompt and completion, and less than with another prompt: reasoning that the completion leaves out.
+  // More than prompt and completion, but less than with another prompt: reasoning that the completion leaves out.
   const hidesReasoning = !isInside && total > prompt + completion && total < prompt + kept + completion;
   return usual === "inside" && hidesReasoning ? "inside" : undefined;
 }
 
-/** One usage for two statements of the same answer. Where they differ, each class counts as the larger statement has it. */
+/** Merges two statements of the same answer. Where they differ, each class has the larger count. */
 export function mergeUsage(one: Usage | undefined, other: Usage | undefined): Usage | undefined {
   if (one === undefined || other === undefined) return one ?? other;
   if (one.unit !== other.unit) return one;
@@ -123,20 +123,20 @@ export function mergeUsage(one: Usage | undefined, other: Usage | undefined): Us
   return withDoubts({ ...other, ...one, tokens, clamped: true }, [...doubts, "usage_contradicts"]);
 }
 
-/** The usage with these doubts added to its own. */
+/** Adds doubts to a usage. */
 export function withDoubts(usage: Usage, more: readonly Doubt[]): Usage {
   return more.length === 0 ? usage : { ...usage, doubts: mergeDoubts(usage.doubts, more) };
 }
 
 /**
- * The usage where it counts what the model is billed by; undefined where it does not. `promptClasses`: those that the
+ * Returns the usage if it counts the model's billing unit; undefined otherwise. `promptClasses`: classes that the
  * request's prompt can become.
  */
 export function usageIn(unit: Unit, usage: Usage | undefined, promptClasses: readonly TokenClass[]): Usage | undefined {
   if (usage === undefined || (usage.unit ?? "token") !== unit) return undefined;
   const { tokens, writesAreUnsplit } = usage;
   if (writesAreUnsplit !== true || !promptClasses.includes("cache_write_1h")) return usage;
-  // The request wrote for an hour, and nothing says that it wrote for less.
+  // The request wrote for an hour, and the usage states no shorter lifetime.
   const moved = { ...tokens, cache_write: 0, cache_write_1h: tokens.cache_write_1h + tokens.cache_write };
   return withDoubts({ ...usage, tokens: moved }, ["usage_unknown_class"]);
 }

@@ -3,7 +3,7 @@ import type { Charge } from "./charge.ts";
 import { costWithinRange, type Cost } from "./cost.ts";
 import type { PriceVersion } from "./price.ts";
 
-/** What the amount of a posted charge followed from. */
+/** Inputs of a posted charge's amount. */
 export type ChargeInputs = Pick<Charge, "at" | "model" | "formula" | "source" | "tokens" | "cost" | "listCost"> &
   Partial<Pick<Charge, "billing">>;
 
@@ -28,12 +28,12 @@ export type Recomputed =
   | { readonly ok: true; readonly cost: Cost }
   | { readonly ok: false; readonly why: NotRecomputed };
 
-/** The price of a model (as the request named it) in force at an instant, or why there is none. */
+/** Returns the price of a requested model in force at an instant, or why there is none. */
 export type PriceAt = (model: string, at: number) => PriceVersion | "unknown_model" | "no_price";
 
 /**
- * What a posted charge would have cost under other prices, from the same tokens; under the very prices that charged it, what
- * it did cost. The model that was asked for counts, not the served one: it is what a request is priced by.
+ * Returns what a posted charge would have cost under other prices, from the same tokens. Under its own prices, it
+ * returns its cost. Uses the requested model, not the served one: a request is priced by it.
  */
 export function recomputeUnder(charge: ChargeInputs, priceAt: PriceAt): Recomputed {
   const obstacle = obstacleOf(charge);
@@ -44,7 +44,7 @@ export function recomputeUnder(charge: ChargeInputs, priceAt: PriceAt): Recomput
   return cost === null ? { ok: false, why: "too_large" } : { ok: true, cost };
 }
 
-/** Why a charge follows from no tokens; null where it does. */
+/** Returns why a charge cannot be recomputed from tokens; null where it can. */
 function obstacleOf({ formula, source }: ChargeInputs): NotRecomputed | null {
   switch (formula) {
     case "tokens":
