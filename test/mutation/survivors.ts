@@ -92,18 +92,18 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
     {
       why: "Text that can no longer outgrow the hold is left out to save memory alone: no step looks at it.",
       mutants: [
-        "Grower: this.#counts() → true",
-        "Grower: this.#counts() → true",
-        "Grower: this.#counts() → true",
-        'Grower: this.#state !== "over" → true',
-        'Grower: "over" → ""',
-        'Grower: "over" → ""',
+        "GrowingHold: this.#counts() → true",
+        "GrowingHold: this.#counts() → true",
+        "GrowingHold: this.#counts() → true",
+        'GrowingHold: this.#state !== "over" → true',
+        'GrowingHold: "over" → ""',
+        'GrowingHold: "over" → ""',
       ],
     },
-    { why: "Every step but `wait` and `count` is an extension.", mutants: ['Grower: "extend" → ""'] },
+    { why: "Every step but `wait` and `count` is an extension.", mutants: ['GrowingHold: "extend" → ""'] },
     {
       why: "An extension is for more tokens than the hold pays for, which cost more than it.",
-      mutants: ["Grower: lacking > 0n → true", "Grower: lacking > 0n → lacking >= 0n"],
+      mutants: ["GrowingHold: lacking > 0n → true", "Grower: lacking > 0n → lacking >= 0n"],
     },
   ],
   "core/usage.ts": [
