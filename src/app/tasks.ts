@@ -8,7 +8,7 @@ import type { Seal } from "../ports/seal.ts";
 import type { Account } from "../proxy/account.ts";
 import { RecordFetcher } from "../proxy/fetch-whole.ts";
 import type { ForwardLimits } from "../proxy/forward.ts";
-import { createTaskTracker } from "../proxy/task-settlement.ts";
+import { createTaskTracker } from "../proxy/task-tracker.ts";
 import { taskCallback } from "../proxy/task-callback.ts";
 import { createCeilingGate } from "../proxy/task-ceilings.ts";
 import { callbackPath, createTaskWebhooks } from "../proxy/task-webhooks.ts";

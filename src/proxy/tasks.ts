@@ -15,7 +15,7 @@ import { unchangedAnswer, withhold, type ResponseEnding } from "./response.ts";
 import type { AdmitTask } from "./task-ceilings.ts";
 import { noSuchTask, showsForeignTask } from "./task-ownership.ts";
 import type { TaskPriceDeps } from "./task-price.ts";
-import type { TaskTracker } from "./task-settlement.ts";
+import type { TaskTracker } from "./task-tracker.ts";
 import type { TaskWebhooks } from "./task-webhooks.ts";
 
 /** The path of every family's tasks. */
