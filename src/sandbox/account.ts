@@ -25,7 +25,7 @@ export async function serveAccount(call: Call): Promise<void> {
   return sendJson(call, 200, answer);
 }
 
-/** Tasks that the account may run at once. */
+/** Ceilings of parallel tasks. */
 export const sandboxCeilings = { all: 20, suno: 3, luma: 3, kling: 3, flux: 10 } as const;
 
 const accountId = 40_213;

@@ -17,7 +17,7 @@ export interface Answer {
   readonly id: string;
   /** Unix time in seconds. */
   readonly created: number;
-  /** Said to have served. */
+  /** Model named in the answer. */
   readonly model: string;
   /** Billed. */
   readonly askedModel: string;
@@ -26,11 +26,11 @@ export interface Answer {
   readonly cachedTokens: number;
   readonly visibleTokens: number;
   readonly reasoningTokens: number;
-  /** As the client is told it; undefined where it is told nothing. */
+  /** Usage in the answer; undefined without one. */
   readonly usage: Fields | undefined;
 }
 
-/** Makes up an answer: its text depends on the seed and the request's bytes alone. */
+/** Makes up an answer whose text depends only on the seed and the request's bytes. */
 export function composeAnswer(call: Call, request: ChatRequest): Answer {
   const { house, scenario } = call;
   const choices = Array.from({ length: request.choices }, (_, index) => composeChoice(call, request, index));
@@ -94,13 +94,13 @@ function prosePieces(scenario: Scenario, random: Random, length: number): Piece[
   return pieces;
 }
 
-/** With a last token: a full stop, or a word where the tokenizer would join the stop to what is before it. */
+/** Adds a last token: a full stop, or a word if the tokenizer would join the stop to the text before it. */
 function closed(pieces: Piece[]): Piece[] {
   const afterWord = /\p{L}$/u.test(pieces.at(-1)?.text ?? "");
   return [...pieces, { text: afterWord ? "." : " indeed", tokens: 1 }];
 }
 
-/** `{"answer":"…"}` in exactly so many tokens, at least five. */
+/** Builds `{"answer":"…"}` of exactly this many tokens, at least five. */
 function jsonPieces(random: Random, length: number): Piece[] {
   const frame = ['{"', "answer", '":"'].map((text) => ({ text, tokens: 1 }));
   const words = prose(random)
@@ -127,7 +127,7 @@ function upTo(pieces: readonly Piece[], tokens: number): Piece[] {
   return kept;
 }
 
-/** Arguments that satisfy the function's schema, roughly. */
+/** Makes up arguments that roughly satisfy the function's schema. */
 function argumentsFor(schema: Fields, random: Random): Fields {
   const properties = isFields(schema["properties"]) ? schema["properties"] : {};
   return Object.fromEntries(

@@ -11,11 +11,11 @@ import { numberOf } from "./scenarios.ts";
 import { countTokens, prose } from "./text.ts";
 
 const bytesOfCharacter = 600;
-/** Sound of 16 kB a second, whatever it is. */
+/** Bytes of one second of audio, in any format. */
 const bytesOfSecond = 16_000;
 const tokensOfSecond = 10;
 
-/** `POST /v1/audio/speech`: noise, as long as the text is. */
+/** `POST /v1/audio/speech`: noise, as long as the text. */
 export async function serveSpeech(asked: Call): Promise<void> {
   if (!hasKey(asked)) return refuseKey(asked);
   const form = readForm(asked);
@@ -49,7 +49,7 @@ function* speechEvents(sound: Buffer, usage: Fields): Generator<Fields> {
   yield { type: "speech.audio.done", usage };
 }
 
-/** `POST /v1/audio/transcriptions` and `translations`: prose, as long as the sound is. */
+/** `POST /v1/audio/transcriptions` and `translations`: prose, as long as the recording. */
 export async function serveTranscription(asked: Call): Promise<void> {
   if (!hasKey(asked)) return refuseKey(asked);
   const form = readForm(asked);

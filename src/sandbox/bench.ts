@@ -4,7 +4,7 @@ import { numberOf } from "./scenarios.ts";
 import { randomFrom, digest } from "./random.ts";
 import { prose } from "./text.ts";
 
-/** An answer that is ready to be written. */
+/** Answer that is ready to be written. */
 interface Prepared {
   readonly model: string;
   readonly promptTokens: number;
@@ -87,7 +87,7 @@ function bill(call: Call, ready: Prepared, completionTokens: number, deliveredTo
   });
 }
 
-/** Looks at the raw bytes instead of parsing them: a benchmark's own requests have no such text in their prompts. */
+/** Searches the raw bytes without parsing: a benchmark's prompts never contain this text. */
 function asksForStream(body: Buffer): boolean {
   return body.includes('"stream":true') || body.includes('"stream": true');
 }

@@ -1,6 +1,6 @@
 import type { Consumption } from "./billing.ts";
 
-/** Ways in which a gateway may bill wrongly, for every call: what `reconcile` is there to find. */
+/** Ways in which a gateway may bill every call wrongly, for `reconcile` to find. */
 export const billingErrors = {
   "wrong-fraction": "bills 1% too much, as with a wrong fraction of the official price",
   "no-minimum": "forgets the minimum charge",
@@ -10,7 +10,7 @@ export const billingErrors = {
 
 export type BillingError = keyof typeof billingErrors;
 
-/** What is billed in place of the right cost, in pico-USD. `beforeMinimum` is the cost without a minimum charge. */
+/** Returns the wrong cost in pico-USD. `beforeMinimum` is the cost without a minimum charge. */
 export function misbilled(
   errors: readonly BillingError[],
   call: Pick<Consumption, "stream">,

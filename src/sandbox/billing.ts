@@ -3,20 +3,20 @@ import { misbilled, type BillingError } from "./billing-errors.ts";
 import { listPrices, type ModelPrice } from "./prices.ts";
 import { picoUsd, Purse } from "./purse.ts";
 
-/** What one chat completion is billed for. */
+/** Billed quantities of one call. */
 export interface Consumption {
   readonly requestId: string;
   readonly completionId: string;
   /** Unix time in milliseconds. */
   readonly at: number;
-  /** As asked for, less the scenario. */
+  /** Requested model without the scenario. */
   readonly model: string;
   readonly scenario: string;
   readonly stream: boolean;
   readonly promptTokens: number;
   /** Part of promptTokens. */
   readonly cachedTokens: number;
-  /** Part of promptTokens: images or sound, which have a price of their own. */
+  /** Part of promptTokens: images or audio, which have their own price. */
   readonly partTokens?: number;
   /** What a task consumed, in ten millionths of a US dollar; it has no tokens. */
   readonly units?: number;
@@ -33,7 +33,7 @@ export interface BilledCall extends Consumption {
   readonly number: number;
   readonly cost: PicoUsd;
   readonly minimumApplied: boolean;
-  /** The client left before the answer's end. Becomes true later where a plain answer was billed before it was written. */
+  /** True if the client left before the answer's end. May become true later, since a plain answer is billed before it is written. */
   abortedByClient: boolean;
 }
 
@@ -52,7 +52,7 @@ export interface Minimum {
 
 export interface BillingOptions {
   readonly startingBalanceUsd: string;
-  /** Added to the sandbox's own table, or in place of its entries. */
+  /** Adds to the sandbox's own table, or replaces its entries. */
   readonly prices: Readonly<Record<string, ModelPrice>>;
   readonly minimum: Minimum;
   readonly errors: readonly BillingError[];
@@ -71,8 +71,7 @@ interface Rate {
 }
 
 /**
- * The gateway's own books. The arithmetic is deliberately not Farebox's: comparing the two is how an error in either
- * is found.
+ * The gateway's own bill. Its arithmetic is deliberately not Farebox's: comparing the two finds errors in either.
  */
 export class Billing {
   readonly ledger: BilledCall[] = [];
@@ -96,7 +95,7 @@ export class Billing {
     }
   }
 
-  /** Books the call; it cannot be undone. */
+  /** Bills the call. */
   charge(call: Consumption, abortedByClient: boolean): BilledCall {
     const { cost, minimumApplied } = this.quote(call);
     this.#calls += 1;
@@ -109,7 +108,7 @@ export class Billing {
     return billed;
   }
 
-  /** What such a call would be billed. */
+  /** Computes the cost of such a call. */
   quote(
     call: Pick<
       Consumption,
@@ -177,7 +176,7 @@ export class Billing {
 
 const picoUsdPerUnit = 100_000n;
 
-/** USD per 1M tokens to pico-USD a token: a millionth of what the same digits are in pico-USD. */
+/** Converts USD per 1M tokens to pico-USD per token. */
 function perToken(usdPerMillion: string): bigint {
   const amount = picoUsd(usdPerMillion);
   if (amount % 1_000_000n !== 0n) throw new RangeError(`finer than six decimals: ${usdPerMillion}`);

@@ -6,7 +6,7 @@ import type { Scenario } from "./scenarios.ts";
 import type { TaskHall } from "./tasks.ts";
 import type { Webhooks } from "./webhooks.ts";
 
-/** What the sandbox's parts share. */
+/** State that the sandbox's parts share. */
 export interface House {
   readonly options: Required<
     Omit<SandboxOptions, "scenario" | "scenarioAtHeaders" | "prices" | "minimum" | "billingErrors">
@@ -14,13 +14,13 @@ export interface House {
     Pick<SandboxOptions, "scenario" | "scenarioAtHeaders">;
   readonly billing: Billing;
   readonly observer: Observer;
-  /** Of request ids: made from the seed once, because hashing every id would weigh on benchmarks. */
+  /** Prefix of request ids, made from the seed once: hashing every id would slow benchmarks. */
   readonly idPrefix: string;
   readonly tasks: TaskHall;
   readonly webhooks: Webhooks;
   /** Tasks that are not billed yet; each answers whether it has been settled now. */
   readonly unbilled: Set<() => boolean>;
-  /** Where it listens; for redirects. */
+  /** Address of the sandbox, for redirects. */
   url(): URL;
 }
 
@@ -33,11 +33,11 @@ export interface Call {
   readonly seen: OpenRequest;
   /** Path without a query and without the `/moved` of a redirect. */
   readonly path: string;
-  /** How often it was redirected. */
+  /** Number of redirects so far. */
   readonly redirects: number;
   /** 1 for the first request that the sandbox has seen. */
   readonly number: number;
-  /** Of the answer; goes out as x-request-id. */
+  /** Id of the answer, sent as x-request-id. */
   readonly requestId: string;
   /** Aborted when the connection or the answer has ended. */
   readonly gone: AbortSignal;
@@ -84,7 +84,7 @@ export function sendError(call: Call, status: number, type: string, code: string
   sendJson(call, status, { error: { message, type, param: null, code } });
 }
 
-/** A typing error in a scenario must not pass for the ordinary answer. */
+/** Answers an unknown scenario with an error, so that a typing error is noticed. */
 export function refuseScenario(call: Call): void {
   sendError(call, 400, "invalid_request_error", "unknown_scenario", "The sandbox has no such scenario.");
 }
@@ -96,7 +96,7 @@ export function breakOff(call: Call, how: "reset" | "close"): void {
   else call.request.socket.destroy();
 }
 
-/** Waits; false as soon as the call is gone. */
+/** Waits; returns false as soon as the client is gone. */
 export function pause(ms: number, gone: AbortSignal): Promise<boolean> {
   if (gone.aborted) return Promise.resolve(false);
   if (ms <= 0) return Promise.resolve(true);
@@ -120,7 +120,7 @@ export function departure(gone: AbortSignal): Promise<void> {
   });
 }
 
-/** Bills the call, unless it is free; a plain one whose client leaves later is marked then. */
+/** Bills the call unless it is free. Marks a plain answer whose client leaves later. */
 export function charge(call: Call, consumption: Consumption): void {
   if ("free" in call.scenario) return;
   const leaves = call.gone.aborted && call.seen.ended !== "brokenOff" && !call.response.writableFinished;

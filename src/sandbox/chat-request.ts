@@ -1,6 +1,6 @@
 import { countTokens } from "./text.ts";
 
-/** What the sandbox understands of a chat request. */
+/** Fields of a chat request that the sandbox understands. */
 export interface ChatRequest {
   readonly model: string;
   readonly stream: boolean;
@@ -19,7 +19,7 @@ export interface ChatRequest {
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** The JSON object of a body that names a model; a text is what the gateway complains about. */
+/** Parses a JSON object that names a model; returns the error message as a text. */
 export function readBody(body: Buffer): (Fields & { readonly model: string }) | string {
   let parsed: unknown;
   try {
@@ -33,7 +33,7 @@ export function readBody(body: Buffer): (Fields & { readonly model: string }) | 
   return { ...parsed, model };
 }
 
-/** Reads the body; a text is what the gateway complains about. */
+/** Reads the body; returns the error message as a text. */
 export function readChatRequest(body: Buffer): ChatRequest | string {
   const parsed = readBody(body);
   if (typeof parsed === "string") return parsed;
@@ -102,7 +102,7 @@ function forcedTool(request: Fields): ChatRequest["tool"] {
   return { name: found["name"], parameters: isFields(found["parameters"]) ? found["parameters"] : {} };
 }
 
-/** The scenario that a text names, wherever in it. */
+/** Finds the scenario that a text names. */
 export function marker(text: unknown): string | undefined {
   return /#sandbox[ :]([^\s"\\]+)/.exec(JSON.stringify(text ?? ""))?.[1];
 }

@@ -11,9 +11,9 @@ import { numberOf, parseScenario, type Scenario } from "./scenarios.ts";
 import { streamEvents, type StreamEvent } from "./stream-events.ts";
 import { streamAnswer } from "./stream.ts";
 
-/** An endpoint that writes text: how its requests are read and its answers written. */
+/** Reads requests and writes answers of an endpoint that generates text. */
 export interface TextForm {
-  /** A text is what the gateway complains about. */
+  /** Returns the error message as a text. */
   read(body: Buffer): ChatRequest | string;
   body(answer: Answer, request: ChatRequest): Fields;
   events(answer: Answer, request: ChatRequest, scenario: Scenario): Iterable<StreamEvent>;
@@ -43,7 +43,7 @@ export async function serveText(asked: Call, form: TextForm): Promise<void> {
   return answerOrFault(call, request.stream, consumptionOf(call, answer), write);
 }
 
-/** The answer, or what the scenario puts in its place. */
+/** Sends the answer, or the scenario's replacement. */
 export async function answerOrFault(
   call: Call,
   stream: boolean,
@@ -58,7 +58,7 @@ export async function answerOrFault(
   return stayed ? serveFault(call, fault) : undefined;
 }
 
-/** Adds what the model's suffix and the last message ask for; no call where one of them names an unknown scenario. */
+/** Adds the scenarios of the model's suffix and the last message; returns no call if one is unknown. */
 export function settleScenario<Request extends { readonly model: string; readonly scenario: string | undefined }>(
   asked: Call,
   read: Request,

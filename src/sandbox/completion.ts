@@ -40,7 +40,7 @@ function toolCall(tool: { id: string; name: string }, args: string): Fields {
   };
 }
 
-/** What `logprobs: true` adds for one token; the probability is made up. */
+/** Log probability of one token, made up. */
 export function logprobOf(piece: Piece): Fields {
   return { token: piece.text, logprob: -0.125, bytes: [...Buffer.from(piece.text)], top_logprobs: [] };
 }

@@ -6,10 +6,10 @@ import type { Scenario } from "./scenarios.ts";
 import { interleaved, type StreamEvent } from "./stream-events.ts";
 import { countTokens } from "./text.ts";
 
-/** `POST /v1/completions`: text goes on. */
+/** `POST /v1/completions`: continues a text. */
 export const completionsForm: TextForm = { read, body, events };
 
-/** What is written where no maximum is stated. */
+/** Output tokens of a request that states no maximum. */
 const defaultTokens = 16;
 
 function read(bytes: Buffer): ChatRequest | string {
@@ -31,7 +31,7 @@ function read(bytes: Buffer): ChatRequest | string {
   };
 }
 
-/** Tokens of a text, or of what came as tokens. */
+/** Counts the tokens of a text or of a list of tokens. */
 export function inputTokens(input: unknown): number {
   if (Array.isArray(input)) return input.length;
   return typeof input === "string" ? countTokens(input) : 0;

@@ -3,7 +3,7 @@ import type { Consumption } from "./billing.ts";
 import type { Call } from "./call.ts";
 import { numberOf } from "./scenarios.ts";
 
-/** What an answer that is no text is billed for. */
+/** Billed quantities of an answer other than text. */
 export function plainConsumption(
   call: Call,
   used: Pick<Consumption, "model" | "promptTokens"> & Partial<Consumption>,
@@ -23,7 +23,7 @@ export function plainConsumption(
 }
 
 /**
- * What an answer is billed for: in full, or, where a stream ended early, the prompt and what was written to the socket.
+ * Computes what an answer is billed for: in full, or, if a stream ended early, the prompt and what was written to the socket.
  * Hidden tokens come before the first visible one, so they are billed with it.
  */
 export function consumptionOf(

@@ -9,7 +9,7 @@ import { numberOf } from "./scenarios.ts";
 
 const defaultDimensions = 1536;
 
-/** `POST /v1/embeddings`: vectors that depend on the seed and the request's bytes alone. */
+/** `POST /v1/embeddings`: vectors that depend only on the seed and the request's bytes. */
 export async function serveEmbeddings(asked: Call): Promise<void> {
   if (!hasKey(asked)) return refuseKey(asked);
   const parsed = readBody(asked.seen.body);

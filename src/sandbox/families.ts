@@ -1,14 +1,14 @@
-/** A path of a family's own, as gateways of this kind had them before `/api/v1/task`. */
+/** Path of a task family, as gateways of this kind had before `/api/v1/task`. */
 export interface FamilyPath {
   readonly does: "create" | "show" | "cancel";
   readonly model: string;
-  /** Where a creation names another model, and its type. */
+  /** Fields in which a creation names another model, and its type. */
   readonly modelField?: string;
   readonly typeField?: string;
   readonly taskType: string;
   /** The field that has the input; the body itself unless given. */
   readonly input?: string;
-  /** How a creation is answered: with the id alone, at the root or in an envelope. Its record is shown in the form of the family. */
+  /** Form of the answer to a creation: the id alone, at the root or in an envelope. Its record has the form of the family. */
   readonly answer: "root" | "envelope";
   readonly form: "answer" | "conversation" | "root";
   /** The id in the path, or of the task that the new one is made of. */
@@ -63,7 +63,7 @@ const paths: readonly (readonly [endpoint: RegExp, path: Known])[] = [
   [/^POST \/api\/(?:face_swap\/v1|image_toolkit\/v2)\/fetch$/, { does: "show", ...tools, model: "", taskType: "" }],
 ];
 
-/** What a request of a family's own path asks for; undefined for any other path. */
+/** Parses a request to a family's own path; undefined for any other path. */
 export function familyPath(method: string, path: string): FamilyPath | undefined {
   for (const [endpoint, known] of paths) {
     const match = endpoint.exec(`${method} ${path}`);

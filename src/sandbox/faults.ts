@@ -14,14 +14,14 @@ const faults = [
   "bad-json",
 ] as const satisfies readonly ScenarioName[];
 
-/** The scenario that takes the place of the answer, if one does. A redirect that has been followed does not again. */
+/** Returns the scenario that replaces the answer, if any. A redirect applies once. */
 export function faultOf(scenario: Scenario, redirects: number): (typeof faults)[number] | undefined {
   return faults.find(
     (name) => name in scenario && !(redirects > 0 && (name === "redirect-307" || name === "redirect-foreign")),
   );
 }
 
-/** Gives the faulty answer in place of the right one. */
+/** Sends the faulty answer instead of the right one. */
 export async function serveFault(call: Call, fault: (typeof faults)[number]): Promise<void> {
   const { scenario } = call;
   switch (fault) {
@@ -51,7 +51,7 @@ function redirect(call: Call, location: string): void {
   send(call, 307, { location, "content-type": "text/plain" }, "Temporary Redirect");
 }
 
-/** The sandbox under another host name: another origin, where a client that follows is seen. */
+/** The sandbox under another host name, to see clients that follow redirects to another origin. */
 function foreignAddress(call: Call): string {
   const url = call.house.url();
   url.hostname = url.hostname === "localhost" ? "127.0.0.1" : "localhost";
@@ -59,7 +59,7 @@ function foreignAddress(call: Call): string {
   return url.href;
 }
 
-/** Error type, code and message by status; other statuses say less. */
+/** Error type, code and message by status. */
 const errors: Readonly<Record<number, readonly [type: string, code: string | null, message: string]>> = {
   400: ["invalid_request_error", null, "Invalid request."],
   401: ["invalid_request_error", "invalid_api_key", "Incorrect API key provided."],

@@ -6,7 +6,7 @@ export interface Form {
   readonly files: readonly { readonly name: string; readonly bytes: Buffer }[];
 }
 
-/** A body in JSON or as a form, whole; a text is what the gateway complains about. */
+/** Reads a whole body in JSON or as a form; returns the error message as a text. */
 export function readForm({ head, seen }: Call): Form | string {
   const [, boundary] = /boundary="?([^";]+)/.exec(head.headers["content-type"] ?? "") ?? [];
   if (boundary === undefined) {

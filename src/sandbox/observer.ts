@@ -9,10 +9,10 @@ interface Waiter {
   readonly fail: (reason: Error) => void;
 }
 
-/** Remembers what happened and wakes those who wait for something to happen. */
+/** Records events and resolves those who wait for a condition. */
 export class Observer {
   readonly requests: OpenRequest[] = [];
-  /** For the account's record. A proxy asks for it by time, so these stand apart from what its clients ask for. */
+  /** Requests for the account's record, kept apart because a proxy sends them on a timer. */
   readonly accountRequests: OpenRequest[] = [];
   activeStreams = 0;
   openConnections = 0;
@@ -47,7 +47,7 @@ export class Observer {
     this.changed();
   }
 
-  /** To be called after every change that someone may wait for. */
+  /** Checks all waiting conditions. Call it after every change. */
   changed(): void {
     for (const waiter of this.#waiters) waiter.check();
   }

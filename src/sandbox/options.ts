@@ -5,10 +5,10 @@ import type { BilledCall, BilledTotals, Minimum } from "./billing.ts";
 import type { WebhookTry } from "./webhooks.ts";
 import type { ModelPrice } from "./prices.ts";
 
-/** What is known of a request at its headers. */
+/** Request as far as its headers show it. */
 export interface RequestHead {
   readonly method: string;
-  /** With its query. */
+  /** Path with its query. */
   readonly path: string;
   readonly headers: IncomingHttpHeaders;
 }
@@ -21,7 +21,7 @@ export interface SandboxRequest extends RequestHead {
 export interface SeenRequest extends SandboxRequest {
   /** Unix time in milliseconds. */
   readonly at: number;
-  /** As written, all ways together; empty where none was asked for. */
+  /** Scenarios from all sources, as written; empty without any. */
   readonly scenario: string;
   /** Null until the headers of the answer are written. */
   readonly status: number | null;
@@ -49,11 +49,11 @@ export interface SandboxOptions {
   readonly prices?: Readonly<Record<string, ModelPrice>>;
   /** Default: none. */
   readonly minimum?: Minimum;
-  /** How it bills wrongly. Default: not at all. */
+  /** Kind of wrong billing. Default: none. */
   readonly billingErrors?: readonly BillingError[];
-  /** Before an answer's headers. Default 0. */
+  /** Delay before an answer's headers. Default 0. */
   readonly latencyMs?: number;
-  /** Before each delta of a stream. Default 0. */
+  /** Delay before each delta of a stream. Default 0. */
   readonly chunkDelayMs?: number;
   /** Idle sockets are closed after this. Default 65,000. */
   readonly keepAliveMs?: number;
@@ -61,13 +61,13 @@ export interface SandboxOptions {
   readonly scenario?: Choose<SandboxRequest>;
   /** Asked when the headers are read, for `early-response`. */
   readonly scenarioAtHeaders?: Choose<RequestHead>;
-  /** Where the account record has `equivalent_in_usd`. Default `data`. */
+  /** Member of the account record that contains `equivalent_in_usd`. Default `data`. */
   readonly equivalentInUsd?: "data" | "root" | "wallet" | "credit_pack_info" | "absent";
-  /** At least the newest so many are kept in `requests`, with their bodies. Default 1,000; with 0 none is. */
+  /** Number of newest requests to keep with their bodies. Default 1,000; 0 keeps none. */
   readonly keepRequests?: number;
-  /** At least the newest so many are kept in `ledger`. Default 100,000; with 0 none is. */
+  /** Number of newest calls to keep in `ledger`. Default 100,000; 0 keeps none. */
   readonly keepCalls?: number;
-  /** Between two tries to tell a webhook. Default 5,000. */
+  /** Pause between two attempts to call a webhook. Default 5,000. */
   readonly webhookRetryMs?: number;
   /** Unix time in milliseconds. Default: the machine's. */
   readonly now?: () => number;
@@ -88,7 +88,7 @@ export interface Sandbox extends AsyncDisposable {
   readonly billed: BilledTotals;
   readonly openConnections: number;
   readonly activeStreams: number;
-  /** Tries to tell webhooks, oldest first. */
+  /** Attempts to call webhooks, oldest first. */
   readonly webhookTries: readonly WebhookTry[];
   balanceUsd(): string;
   balance(): PicoUsd;
@@ -96,11 +96,11 @@ export interface Sandbox extends AsyncDisposable {
   expire(amountUsd: string): void;
   freeze(amountUsd: string): void;
   unfreeze(amountUsd: string): void;
-  /** As another client with the same account would. */
+  /** Spends as another client with the same account would. */
   useByOthers(amountUsd: string): void;
-  /** Resolves as soon as it holds: asked now and after every event. Rejects after the timeout, 15 s by default, or at close. */
+  /** Resolves as soon as the condition is true, checked now and after every event. Rejects after the timeout (default 15 s) or at close. */
   waitFor(holds: (sandbox: Sandbox) => boolean, timeoutMs?: number): Promise<void>;
-  /** Ends every socket, also those of running answers. */
+  /** Ends every socket, also those of answers in progress. */
   close(): Promise<void>;
 }
 

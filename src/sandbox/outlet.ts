@@ -13,7 +13,7 @@ import { numberOf, type Scenario } from "./scenarios.ts";
 
 type Encoding = "gzip" | "br" | "zstd";
 
-/** Which compression the scenario asks for. */
+/** Compression that the scenario asks for. */
 export function encodingOf(scenario: Scenario): Encoding | undefined {
   return (["gzip", "br", "zstd"] as const).find((name) => name in scenario);
 }
@@ -64,7 +64,7 @@ export class Outlet {
     this.#call.response.end();
   }
 
-  /** Resolves when all that was written is with the kernel, so that it arrives even if the socket is destroyed. */
+  /** Resolves when the kernel has all that was written, so that it arrives even if the socket is destroyed. */
   async flush(): Promise<void> {
     const { response, gone } = this.#call;
     if (gone.aborted) return;
@@ -116,7 +116,7 @@ export class Outlet {
     }
   }
 
-  /** Lets what was written leave on its own. */
+  /** Sends what was written as a separate packet. */
   async #turn(): Promise<boolean> {
     await new Promise((resolve) => {
       setImmediate(resolve);
@@ -130,12 +130,12 @@ function flushEncoder(encoder: Transform, done: () => void): void {
   else done();
 }
 
-/** How long to wait before each delta. */
+/** Delay before each delta. */
 export function delayOf(call: Call): number {
   return numberOf(call.scenario, "slow") ?? numberOf(call.scenario, "endless") ?? call.house.options.chunkDelayMs;
 }
 
-/** Waits where the headers go out ahead of the rest. */
+/** Waits after the headers if the scenario sends them ahead of the body. */
 export async function afterHeaders(call: Call): Promise<boolean> {
   const delayMs = numberOf(call.scenario, "headers-first");
   if (delayMs === undefined) return !call.gone.aborted;

@@ -4,7 +4,7 @@ import { consumptionOf } from "./consumption.ts";
 import { afterHeaders, compress, encodingOf, Outlet } from "./outlet.ts";
 import { numberOf } from "./scenarios.ts";
 
-/** Answers with one JSON object; billed in full before it is written, whether or not the client stays for it. */
+/** Answers with one JSON object. Bills it in full before it is written, even if the client leaves. */
 export function sendAnswer(call: Call, answer: Answer, body: unknown): Promise<void> {
   charge(call, consumptionOf(call, answer));
   return writeAnswer(call, "application/json", Buffer.from(JSON.stringify(body)));
@@ -29,7 +29,7 @@ export async function writeAnswer(call: Call, contentType: string, plain: Buffer
   await writeSpecially(call, body);
 }
 
-/** Whether the body is simply written in one go. */
+/** Tells whether the body is written at once. */
 function isOrdinary({ scenario }: Call): boolean {
   return !["cut", "reset-after-headers", "silent-stream", "wrong-length", "slow", "split", "headers-first"].some(
     (name) => name in scenario,

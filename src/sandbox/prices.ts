@@ -1,12 +1,12 @@
-/** What the sandbox charges for one model: decimal strings of USD per 1M tokens. */
+/** The sandbox's price of one model: decimal strings of USD per 1M tokens. */
 export interface ModelPrice {
   readonly input: string;
-  /** The input's price where it is left out. */
+  /** Default: the input's price. */
   readonly cachedInput?: string;
-  /** Of images or sound in the prompt; the input's price where it is left out. */
+  /** Price of images or audio in the prompt. Default: the input's price. */
   readonly partInput?: string;
   readonly output: string;
-  /** In place of the sandbox's general minimum. */
+  /** Replaces the sandbox's general minimum. */
   readonly minimumTokens?: number;
   readonly minimumUsd?: string;
 }
@@ -32,7 +32,7 @@ const official: Readonly<Record<string, readonly [input: string, output: string,
   "gemini-2.5-flash": ["0.30", "2.50", 25],
 };
 
-/** What takes or makes images and sound: whisper by a million seconds, tts by a million characters. */
+/** Models for images and audio: whisper by a million seconds, tts by a million characters. */
 const media: Readonly<Record<string, ModelPrice>> = {
   "gpt-image-1": { input: "5.00", partInput: "10.00", output: "40.00" },
   "gpt-4o-transcribe": { input: "2.50", partInput: "6.00", output: "10.00" },

@@ -7,7 +7,7 @@ export function picoUsd(text: string): bigint {
   return amount;
 }
 
-/** What happens to the account's credits beside the calls that are billed. Amounts are decimal strings of USD. */
+/** Changes of the account's credits other than billed calls. Amounts are decimal strings of USD. */
 export class Purse {
   #credited: bigint;
   #expired = 0n;
@@ -34,7 +34,7 @@ export class Purse {
     this.#frozen -= picoUsd(amountUsd);
   }
 
-  /** As another client with the same account would. */
+  /** Spends as another client with the same account would. */
   useByOthers(amountUsd: string): void {
     this.#usedByOthers += picoUsd(amountUsd);
   }
@@ -51,7 +51,7 @@ export class Purse {
     return this.#frozen as PicoUsd;
   }
 
-  /** What is left beside calls that cost this much. */
+  /** Returns the balance after calls of this cost. */
   balance(cost: bigint): PicoUsd {
     return (this.#credited - this.#expired - this.#frozen - this.#usedByOthers - cost) as PicoUsd;
   }

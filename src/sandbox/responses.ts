@@ -106,7 +106,7 @@ function textOf({ pieces }: Pick<Choice, "pieces">): string {
   return pieces.map(({ text }) => text).join("");
 }
 
-/** The usage in the words of this interface; what a scenario states is told as it is. */
+/** Usage in the words of this interface; a scenario's usage stays unchanged. */
 function usageOf({ usage }: Answer): Fields | null {
   if (usage === undefined || !("prompt_tokens" in usage)) return usage ?? null;
   const {

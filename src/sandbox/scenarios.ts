@@ -1,6 +1,6 @@
-/** What `farebox sandbox --help` prints about one scenario. */
+/** Help text of one scenario. */
 export interface ScenarioInfo {
-  /** What may follow the colon; empty where nothing may. */
+  /** Name of the value after the colon; empty if there is none. */
   readonly value: string;
   /** The value when none is written. */
   readonly fallback: string;
@@ -11,8 +11,8 @@ const info = (value: string, fallback: string, description: string): ScenarioInf
 const plain = (description: string): ScenarioInfo => info("", "", description);
 
 /**
- * Everything that the sandbox can be asked to do to one request, several at once: `cut:5+slow:20`.
- * A scenario that takes the place of the answer bills nothing unless `billed` is with it.
+ * Scenarios of one request, which may be combined: `cut:5+slow:20`.
+ * A scenario that replaces the answer bills nothing without `billed`.
  */
 export const scenarios = {
   // Broken off.

@@ -29,7 +29,7 @@ export type {
   SeenRequest,
 } from "./options.ts";
 
-/** Starts a fake gateway on a real port. Throws where the port cannot be had. */
+/** Starts a fake gateway on a real port. Throws if the port is taken. */
 export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
   const sockets = new Set<Socket>();
   const server = createServer({ requestTimeout: 0, keepAliveTimeout: options.keepAliveMs ?? 65_000 });
@@ -168,7 +168,7 @@ async function shut(server: Server, sockets: ReadonlySet<Socket>, { observer, we
 
 const nothing = Buffer.alloc(0);
 
-/** Sees one request through, from its headers to its end. */
+/** Handles one request, from its headers to its end. */
 async function answer(house: House, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const head: RequestHead = { method: request.method ?? "", path: request.url ?? "", headers: request.headers };
   const call = open(house, request, response, head);
@@ -216,7 +216,7 @@ function open(house: House, request: IncomingMessage, response: ServerResponse, 
   };
 }
 
-/** With the header's scenario and the given one; undefined where there is no such scenario. */
+/** Adds the header's scenario and the given one; undefined if one is unknown. */
 function scenarioOf(call: Call, chosen: string | undefined): Call | undefined {
   const header = call.head.headers["x-sandbox-scenario"];
   const text = [typeof header === "string" ? header : "", chosen ?? ""].filter((part) => part !== "").join("+");
@@ -236,7 +236,7 @@ function readBody(request: IncomingMessage): Promise<Buffer | undefined> {
   });
 }
 
-/** What a scenario does to the account's credits, before the request is answered. */
+/** Applies a scenario to the account's credits, before the request is answered. */
 function moveAccount({
   scenario,
   house: {

@@ -8,7 +8,7 @@ import { prose, type Piece } from "./text.ts";
 /** One event of a stream, before it is framed. */
 export interface StreamEvent {
   readonly kind: "role" | "delta" | "finish" | "usage" | "done";
-  /** Its type, where events have one. */
+  /** Type, if events have one. */
   readonly name?: string;
   /** JSON, or the word [DONE]. */
   readonly data: string;
@@ -16,7 +16,7 @@ export interface StreamEvent {
   readonly tokens: number;
 }
 
-/** The events of a whole answer in their order; without end where the scenario says so. */
+/** Yields the events of an answer in order; endless if the scenario asks for it. */
 export function* streamEvents(answer: Answer, request: ChatRequest, scenario: Scenario): Generator<StreamEvent> {
   const chunk = chunkWriter(answer, request, scenario);
   for (const choice of answer.choices) yield chunk("role", choice.index, openingDelta(choice));
@@ -77,7 +77,7 @@ function chunkWriter(answer: Answer, request: ChatRequest, scenario: Scenario): 
   };
 }
 
-/** The choices' deltas by turns, as gateways send them. */
+/** Yields the choices' deltas in turn, as gateways send them. */
 export function* interleaved(answer: Answer, scenario: Scenario): Generator<readonly [Choice, readonly Piece[]]> {
   const size = Math.max(numberOf(scenario, "group") ?? ("big" in scenario ? 64 : 1), 1);
   const longest = Math.max(...answer.choices.map((choice) => choice.pieces.length));
@@ -93,7 +93,7 @@ export function* interleaved(answer: Answer, scenario: Scenario): Generator<read
   for (;;) yield [first, [words.next().value]];
 }
 
-/** The bytes of one event: `data:` lines and a blank one, in the manner of the scenario. */
+/** Formats one event: `data:` lines and a blank one, as the scenario asks. */
 export function frame(event: StreamEvent, scenario: Scenario): string {
   const lines = "multiline-data" in scenario && event.kind !== "done" ? spread(event.data) : [event.data];
   const name = event.name === undefined ? "" : `event: ${event.name}\n`;

@@ -5,7 +5,7 @@ import { afterHeaders, delayOf, encodingOf, Outlet } from "./outlet.ts";
 import { numberOf } from "./scenarios.ts";
 import { frame, type StreamEvent } from "./stream-events.ts";
 
-/** How a stream came to its end. A whole one is billed whole, any other for what was written. */
+/** End of a stream. A complete stream is billed in full, any other for what was written. */
 type StreamEnd = "whole" | "clientLeft" | "error" | "cut" | "reset";
 
 /** Answers with server-sent events and bills what was delivered. */

@@ -17,7 +17,7 @@ export interface SandboxTask {
   readonly startsAt: number;
   /** Infinite for one that never ends. */
   readonly endsAt: number;
-  /** The words of its error; null for one that completes. */
+  /** Error message; null for a task that completes. */
   readonly failsWith: string | null;
   readonly usageType: string;
   readonly units: number;
@@ -33,7 +33,7 @@ export function wordOf(task: SandboxTask, now: number): TaskWord {
   return now >= task.startsAt ? "processing" : "pending";
 }
 
-/** The record as it is at an instant, in the task's form. */
+/** Builds the record at an instant, in the task's form. */
 export function recordOf(task: SandboxTask, now: number): Record<string, unknown> {
   if (task.form === "conversation") return { code: 200, data: conversationData(task, now), message: "success" };
   if (task.form === "root") return rootRecord(task, now);
@@ -43,7 +43,7 @@ export function recordOf(task: SandboxTask, now: number): Record<string, unknown
     : { code: 200, data, message: "success" };
 }
 
-/** What its webhook is told of a task. */
+/** Builds the webhook's payload for a task. */
 export function dataOf(task: SandboxTask, now: number): object {
   return task.form === "conversation" ? conversationData(task, now) : unifiedData(task, now);
 }
@@ -84,7 +84,7 @@ function timesOf(task: SandboxTask, now: number) {
   };
 }
 
-/** What is consumed counts at the end; until then it is frozen. A task that failed gives it back unless it used some. */
+/** Consumption counts at the end; until then it is frozen. A failed task returns it unless it used some. */
 function unitsOf(task: SandboxTask, word: TaskWord) {
   const isOver = word === "completed" || (word === "failed" && task.billed);
   return { frozen: word === "pending" || word === "processing" ? task.units : 0, consume: isOver ? task.units : 0 };

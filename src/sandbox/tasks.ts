@@ -22,11 +22,11 @@ export type TaskHall = Map<string, SandboxTask>;
 
 /** Tasks are kept up to this many, the newest. */
 const tasksMax = 10_000;
-/** A task waits a moment, and runs a while, unless a scenario says how long. Milliseconds. */
+/** Default times that a task is pending and running, in milliseconds. */
 const waitMs = 500;
 const runMs = 3_000;
 
-/** What is asked of tasks; undefined for a path of something else. */
+/** Parses a request about tasks; undefined for any other path. */
 export function taskPath({ head: { method }, path }: Call): FamilyPath | undefined {
   if (method === "POST" && path === "/api/v1/task") return { ...unified, does: "create", taskId: null };
   const [, taskId] = /^\/api\/v1\/task\/([^/]+)$/.exec(path) ?? [];
@@ -110,7 +110,7 @@ interface Creation {
   readonly config: TaskConfig;
 }
 
-/** A text is what the gateway complains about. */
+/** Returns the error message as a text. */
 function readCreation(call: Call, path: FamilyPath, isUnified: boolean): Creation | string {
   if (path.does !== "create") return { model: "", taskType: "", input: {}, config: noConfig };
   try {
@@ -155,7 +155,7 @@ function create(
     usageType: scenario["usage-type"] ?? "llm",
     units: numberOf(scenario, "consume") ?? unitsFor(taskType, input),
     cancelledAt: null,
-    // One that fails is billed only where the scenario says what it used.
+    // A failed task is billed only if the scenario states what it used.
     billed: scenario["task-fails"] === undefined || "consume" in scenario,
   };
   house.tasks.set(task.id, task);
@@ -168,12 +168,12 @@ function create(
   return task;
 }
 
-/** Its webhook is told when it has ended, unless it was cancelled. */
+/** Calls the webhook when the task ends, unless it was cancelled. */
 function tellWhenOver({ house, scenario }: Call, task: SandboxTask): void {
   if ("webhook-never" in scenario) return;
   const { webhooks, options } = house;
   const { endpoint, secret } = task.config.webhook_config;
-  // As the task is at that instant: a timer may go off a little before its time, or late.
+  // Compute the record for that instant: a timer may fire a little early, or late.
   const tell = (at: number) =>
     task.cancelledAt === null ? webhooks.tell({ endpoint, secret }, dataOf(task, at)) : Promise.resolve();
   let begun = Promise.resolve();
@@ -186,7 +186,7 @@ function tellWhenOver({ house, scenario }: Call, task: SandboxTask): void {
   });
 }
 
-/** The ceiling that one more such task would pass, in the words of the gateway; null where it would pass none. */
+/** Names the ceiling that one more such task would exceed, in the words of the gateway; null if none. */
 function ceilingPassed({ house }: Call, creation: Creation): string | null {
   const now = house.options.now();
   const running = [...house.tasks.values()].filter((task) => task.cancelledAt === null && now < task.endsAt);
@@ -204,7 +204,7 @@ function unitsFor(taskType: string, input: unknown): number {
   return /music/.test(taskType) ? 1_000_000 : 200_000;
 }
 
-/** Its books have a task from the moment that it ends. */
+/** Bills a task when it ends. */
 function billWhenOver(call: Call, task: SandboxTask): void {
   call.house.unbilled.add(() => {
     if (task.cancelledAt !== null) return true;

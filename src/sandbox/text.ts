@@ -1,7 +1,7 @@
 import { get_encoding, type Tiktoken } from "tiktoken";
 import { pick, type Random } from "./random.ts";
 
-/** A bit of an answer's text and how many tokens of o200k_base it is. */
+/** Piece of an answer's text with its number of o200k_base tokens. */
 export interface Piece {
   readonly text: string;
   readonly tokens: number;
@@ -136,7 +136,7 @@ function o200k(): Tiktoken {
    from, which changes no count, and after 1,024 characters wherever that is. */
 const safeLength = /[\s\S]{512,1024}?(?<=[\p{L}\p{N}])(?![\p{L}\p{N}\p{M}'’])|[\s\S]{1,1024}/gu;
 
-/** Tokens of this text in o200k_base, whatever is in it. */
+/** Counts the o200k_base tokens of any text. */
 export function countTokens(text: string): number {
   if (text.length <= 1024) return text === "" ? 0 : o200k().encode_ordinary(text).length;
   let total = 0;

@@ -1,4 +1,4 @@
-/** Where a task's events are told, as its creation asked. */
+/** Webhook of a task, as its creation states it. */
 export interface Webhook {
   readonly endpoint: string;
   readonly secret: string;
@@ -7,9 +7,9 @@ export interface Webhook {
 export interface WebhookOptions {
   /** Unix time in milliseconds. */
   readonly now: () => number;
-  /** Between two tries. Milliseconds. */
+  /** Pause between two attempts, in milliseconds. */
   readonly retryMs: number;
-  /** Told after every try. */
+  /** Called after every attempt. */
   readonly onTry: (tried: WebhookTry) => void;
 }
 
@@ -24,7 +24,7 @@ export interface WebhookTry {
 const triesMax = 3;
 const patienceMs = 10_000;
 
-/** Tells events as the gateway does: `{timestamp, data}`, the secret repeated in a header, three tries at most; redirects are not followed. */
+/** Sends events as the gateway does: `{timestamp, data}`, the secret repeated in a header, at most three attempts, no redirects. */
 export class Webhooks {
   readonly #options: WebhookOptions;
   readonly #ending = new AbortController();
@@ -35,7 +35,7 @@ export class Webhooks {
     this.#options = options;
   }
 
-  /** Resolves when it was taken, or given up; at once where nobody is to be told. Never rejects. */
+  /** Resolves when the event was delivered or abandoned; at once without a webhook. Never rejects. */
   tell({ endpoint, secret }: Webhook, data: object): Promise<void> {
     if (!URL.canParse(endpoint) || this.#ending.signal.aborted) return Promise.resolve();
     const body = JSON.stringify({ timestamp: Math.floor(this.#options.now() / 1000), data });
@@ -44,7 +44,7 @@ export class Webhooks {
     return work;
   }
 
-  /** Tells something later, unless it is ended before. */
+  /** Sends an event later, unless the sender is closed before. */
   after(ms: number, tell: () => Promise<void>): void {
     const timer = setTimeout(
       () => {
@@ -57,7 +57,7 @@ export class Webhooks {
     this.#timers.add(timer);
   }
 
-  /** Ends all that is being told. */
+  /** Abandons all events. */
   async stop(): Promise<void> {
     this.#ending.abort();
     for (const timer of this.#timers) clearTimeout(timer);
@@ -85,7 +85,7 @@ export class Webhooks {
     }
   }
 
-  /** False when it was ended meanwhile. */
+  /** Returns false if the sender was closed meanwhile. */
   #rest(): Promise<boolean> {
     const { signal } = this.#ending;
     return new Promise((resolve) => {
