@@ -25,9 +25,9 @@ export interface KeyPage {
   readonly next: string | null;
 }
 
-/** A team that a key is given and that is not there yet comes to be, without limits, in the same transaction. */
+/** Keys. A team that a key names is created without limits in the same transaction if it does not exist. */
 export interface KeyStore {
-  /** `by`, here and below: who makes the change, for the audit; farebox itself where nobody is named. */
+  /** `by`, here and below: author for the audit; farebox itself unless given. */
   create(key: Key, by?: string): Promise<KeyCreation>;
   findById(id: string): Promise<Key | undefined>;
   /** By name or by id: a name serves wherever an id does. */
@@ -36,7 +36,7 @@ export interface KeyStore {
   list(): Promise<readonly Key[]>;
   /** A page of them; one after an id that no key has is empty. */
   page(query: KeyPageQuery): Promise<KeyPage>;
-  /** Changes what `change` names, in one step with reading what was there; undefined when there is no such key. */
+  /** Reads the key and changes the fields that `change` names in one step; undefined for an unknown key. */
   update(id: string, change: KeyChange, at: number, by?: string): Promise<ChangedKey | undefined>;
   /** Sets the instant of revocation, once; false when there is no such key. */
   revoke(id: string, at: number, by?: string): Promise<boolean>;

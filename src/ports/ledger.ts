@@ -20,33 +20,33 @@ import type { RecentCursor, RecentQuery, SpendQuery, SpendRow } from "./spend.ts
  */
 export interface Charging {
   /**
-   * Inserts the charge as pending and reserves its amount in every window that weighs on the caller, in one
-   * transaction, only if every hard one has room. A window that does not exist yet is built from the charges in it.
+   * Inserts a pending charge and reserves its amount in every window that applies to the caller. One transaction; only
+   * if every hard window has room. A missing window is built from its charges.
    */
   hold(request: HoldRequest): Promise<HoldResult>;
-  /** Enlarges a pending hold by as much of `amount` as every hard window has room for, and by nothing below `atLeast`. */
+  /** Extends a pending hold by as much of `amount` as every hard window has room for, or not at all below `atLeast`. */
   extend(id: string, amount: PicoUsd, atLeast: PicoUsd): Promise<ExtendResult>;
   /**
-   * Ends a hold with an amount. Never refused for lack of room; a repeat is answered with the first result. After `recover` has
+   * Settles a hold with an amount. Never refused for lack of room; a repeat returns the first result. After `recover`
    * posted it, the first settlement corrects the charge to its amount.
    */
   post(id: string, posting: Posting, end: ChargeEnd): Promise<SettleResult>;
-  /** Ends a hold without an amount; a repeat is answered with the first result, and corrects as `post` does. */
+  /** Settles a hold without an amount. A repeat returns the first result, and corrects as `post` does. */
   void(id: string, reason: string, end: ChargeEnd): Promise<SettleResult>;
   /**
-   * Remembers what was written into a request with an idempotency key, for two days. Answers with what was written first,
-   * null where nothing is remembered; `written` null only looks.
+   * Stores for two days what was written into a request with an idempotency key. Returns the first value, null for
+   * none; `written` null only reads.
    */
   writtenFor(idempotency: string, written: string | null, at: number): Promise<WrittenResult>;
-  /** Takes note of what a watched stream showed of its model; null only looks. Answers with all marks. */
+  /** Stores what a watched stream showed of its model; null only reads. Returns all marks. */
   burstMarks(seen: StreamObservation | null, at: number): Promise<BurstMarksResult>;
 }
 
 /** Budgets and their windows. */
 export interface BudgetStore {
   /**
-   * Adds or changes a budget (same scope and period: a change), and opens its current window from the charges. `by`: who
-   * sets it, for the audit; farebox itself where nobody is named.
+   * Adds a budget, or changes the one of the same scope and period, and opens its current window from the charges.
+   * `by`: author for the audit; farebox itself unless given.
    */
   setBudget(budget: Omit<Budget, "id">, at: number, by?: string): Promise<Budget>;
   /** False when there is none of that scope and period. */
@@ -55,26 +55,25 @@ export interface BudgetStore {
   budgets(): Promise<readonly Budget[]>;
   /** Every budget's window at the instant; for `eachKey`, one for each key that has one. */
   windows(at: number): Promise<readonly BudgetWindow[]>;
-  /** The windows that weigh on a caller at the instant, those too that no hold has opened yet. */
+  /** Returns the windows that apply to a caller at the instant, including those that no hold has opened yet. */
   windowsOf(caller: Caller, at: number): Promise<readonly BudgetWindow[]>;
   /**
-   * Of the windows at the instant those, at most `limit`, that are to be told of by the rules of alerts, and are not by what is
-   * in the outbox. Where a proxy runs, it is not found out on the thread that answers requests.
+   * Returns at most `limit` windows at the instant with an alert that is not in the outbox yet. A running proxy does
+   * not compute this on the thread that answers requests.
    */
   windowsToAlert(at: number, limit: number): Promise<readonly BudgetWindow[]>;
 }
 
 /** Prices that charges were computed from. */
 export interface StoredPrices {
-  /** The price version that charges name; undefined for an id that no hold came with. */
+  /** Returns the price version that charges name; undefined for an id that came with no hold. */
   price(id: string): Promise<PriceVersion | undefined>;
 }
 
 /** Charges for an export. */
 export interface ChargeStream extends StoredPrices {
   /**
-   * All charges of the span, whatever their state, oldest first and in parts: all from one snapshot, which is kept until the
-   * last part is taken or the iteration is ended.
+   * Reads all charges of the span in any state, oldest first, in parts. One snapshot is kept until the iteration ends.
    */
   stream(span: TimeSpan): AsyncIterable<readonly Charge[]>;
 }
@@ -85,53 +84,55 @@ export interface LedgerQueries extends ChargeStream {
   /** Newest first. */
   charges(query: ChargeQuery): Promise<ChargePage>;
   /**
-   * Of the last 5000 charges that were written those that match, the last one first, for who watches: cheap enough to be asked
-   * each second. After an earlier look those that were written or ended since, and perhaps some that ended shortly before.
+   * Returns matching charges among the last 5,000 written, newest first; cheap enough to poll each second. After a
+   * cursor, those written or ended since, and perhaps some that ended shortly before.
    */
   recent(query: RecentQuery): Promise<{ readonly charges: readonly Charge[]; readonly cursor: RecentCursor }>;
   report(query: ReportQuery & OfSession): Promise<readonly ReportRow[]>;
-  /** What the posted tasks of the half-open span used up in units that no price file valued, by the units' type. */
+  /** Returns the consumption of posted tasks in the span in units that no price file values, by type of unit. */
   rawUnits(span: TimeSpan): Promise<readonly RawUnits[]>;
-  /** In the order of time, then of names. */
+  /** Returns rows ordered by time, then by names. */
   spend(query: SpendQuery): Promise<readonly SpendRow[]>;
   /**
-   * As `report`, taken from the charges themselves, with what `recompute` says that each would have cost. Read a page at a
-   * time, so that it may take long and holds nothing up: a charge that is posted meanwhile is in all of it or in none.
-   * `onProgress` is told how much of the span is done, from 0 to 1.
+   * Returns a `report` from the charges themselves, with the amounts that `recompute` gives. Reads a page at a time, so
+   * it may take long and blocks nothing. A charge posted meanwhile is fully in it or not at all. `onProgress` gets the
+   * share done, from 0 to 1.
    */
   whatIf(
     query: ReportQuery,
     recompute: (charge: ChargeInputs) => Recomputed,
     onProgress?: (share: number) => void,
   ): Promise<readonly WhatIfRow[]>;
-  /** The end of the last day of which retention has turned charges into sums; null where it has not. */
+  /** Returns the end of the last day whose charges retention turned into sums; null for none. */
   prunedUntil(): Promise<number | null>;
   pending(): Promise<{ readonly count: number; readonly oldestAt: number | null }>;
-  /** The ledger's counters since its beginning, from one snapshot; retention does not change them. */
+  /** Returns the ledger's counters since its beginning, from one snapshot; retention does not change them. */
   totals(): Promise<LedgerTotals>;
-  /** Corrections that were made in the half-open span, and those of charges that ended in it, in their order. */
+  /** Returns corrections made in the half-open span, and those of charges that ended in it, in order. */
   corrections(since: number, until: number): Promise<readonly CorrectionMade[]>;
-  /** Pending holds admitted before the instant, oldest first, at most 1000; those of tasks that are known to run are left out. */
+  /**
+   * Returns pending holds admitted before the instant, oldest first, at most 1000, without those of tasks known to run.
+   */
   oldHolds(before: number): Promise<readonly OldHold[]>;
 }
 
 /** Corrections, recovery and checks. */
 export interface LedgerMaintenance {
   /**
-   * Adds a correction beside a posted charge: a new row, never an edit. It has the charge's time, so it moves the windows,
-   * days and reports that the charge is in.
+   * Adds a correction of a posted charge: a new row, never an edit. It has the charge's time, so it changes the
+   * windows, days and reports of the charge.
    */
   adjust(id: string, correction: Correction): Promise<AdjustResult>;
   /**
-   * Posts, as `assumed`, the pending holds whose owner no longer runs. Only `serve` calls it. The hold of a task whose id is
-   * known stays: the task ends it.
+   * Posts, as `assumed`, the pending holds whose owner no longer runs. Called only by `serve`. The hold of a task with
+   * a known id stays: the task settles it.
    */
   recover(at: number): Promise<number>;
-  /** Whether a hold could be written now: writes, durably, what changes nothing. */
+  /** Reports that a hold could be written now, by a durable write that changes nothing. */
   isWritable(): Promise<boolean>;
   /**
-   * Compares every stored sum and amount with what its charges say, from one snapshot. `onProgress` is told the share of
-   * the charges that is done, where the work is not on another thread.
+   * Compares every stored sum and amount with its charges, from one snapshot. `onProgress` gets the share of charges
+   * done, unless another thread does the work.
    */
   verify(onProgress?: (share: number) => void): Promise<Verification>;
 }
@@ -139,7 +140,7 @@ export interface LedgerMaintenance {
 /** All that a store does with charges and budgets. A user takes the part that it needs. */
 export interface Ledger extends Charging, BudgetStore, LedgerQueries, LedgerMaintenance {}
 
-/** The prices that a charge was computed from; undefined where it has none, or one of them is not stored. */
+/** Returns the prices that a charge was computed from; undefined if it has none, or one is not stored. */
 export async function pricesOf(
   ledger: StoredPrices,
   { priceId, servedPriceId }: Pick<Charge, "priceId" | "servedPriceId">,
@@ -149,7 +150,7 @@ export async function pricesOf(
   return price === undefined || servedPrice === undefined ? undefined : { price, servedPrice };
 }
 
-/** The store cannot be reached or written (a full disk, a lost file): nothing was changed. The message says why. */
+/** The store cannot be reached or written (a full disk, a lost file). Nothing was changed; the message says why. */
 export class LedgerUnavailable extends Error {}
 
 export type { RawUnits };
@@ -167,27 +168,27 @@ export interface HoldRequest {
   readonly model: string;
   readonly group: string | null;
   readonly stream: boolean;
-  /** Written with its canonical text no later than its first hold. */
+  /** Stored with its canonical text no later than its first hold. */
   readonly price: { readonly id: string; readonly canonical: string } | null;
   /** Null for a model without a price. */
   readonly amount: PicoUsd | null;
-  /** Reserved in the place of `amount` where a hard budget weighs on the caller: the hold then grows by `extend`. */
+  /** Reserved instead of `amount` if a hard budget applies: the hold then grows by `extend`. */
   readonly firstSlice?: PicoUsd;
-  /** What `amount` was computed from; left out where no text is limited. */
+  /** Basis of `amount`; absent where no text is limited. */
   readonly basis?: HoldBasis | null;
   /** Output tokens that `firstSlice` covers. */
   readonly sliceTokens?: number;
-  /** False where the request could cost more than `amount`: it is then refused under any hard budget. */
+  /** False if the request could cost more than `amount`: any hard budget then refuses it. */
   readonly bounded: boolean;
   readonly tags: Readonly<Record<string, string>>;
-  /** How often the client's SDK has sent this request before, as it says itself: 0 for a first try, at most 1000. */
+  /** Earlier attempts, as stated by the client's SDK: 0 for a first one, at most 1000. */
   readonly retry: number;
 }
 
 export type HoldResult =
   | {
       readonly ok: true;
-      /** What the tightest hard window has left beside this hold; null when no hard budget weighs on the caller. */
+      /** Room of the tightest hard window after this hold; null when no hard budget applies. */
       readonly room: PicoUsd | null;
     }
   | { readonly ok: false; readonly reason: "no_room"; readonly shortage: Shortage }
@@ -202,7 +203,7 @@ export type BurstMarksResult =
   | { readonly ok: true; readonly marks: readonly BurstMark[] }
   | { readonly ok: false; readonly reason: "unavailable" };
 
-/** How long what was written under an idempotency key is remembered. Milliseconds. */
+/** Time for which a value under an idempotency key is stored, in milliseconds. */
 export const writtenKeptMs = 2 * 86_400_000;
 
 export type ExtendResult =
@@ -210,7 +211,7 @@ export type ExtendResult =
   | { readonly ok: false; readonly reason: "no_room"; readonly shortage: Shortage }
   | { readonly ok: false; readonly reason: "not_pending" | "unavailable" };
 
-/** What is known of the answer when a charge ends. Times and durations in milliseconds. */
+/** Known facts of the answer when a charge ends. Times and durations in milliseconds. */
 export interface ChargeEnd {
   readonly at: number;
   readonly status: number | null;
@@ -221,7 +222,7 @@ export interface ChargeEnd {
 }
 
 export type SettleResult =
-  /** `first` is false for a repeat, which changes nothing. `overage` is what posted beyond the hold. */
+  /** `first` is false for a repeat, which changes nothing. `overage`: posted amount above the hold. */
   | {
       readonly ok: true;
       readonly first: boolean;
@@ -235,9 +236,9 @@ export interface Correction {
   readonly id: string;
   /** When it is made. */
   readonly at: number;
-  /** What is added to the charge's cost; below zero for a credit. */
+  /** Amount added to the charge's cost; below zero for a credit. */
   readonly amount: PicoUsd;
-  /** What is added to its list cost; nothing unless given. */
+  /** Amount added to its list cost; 0 unless given. */
   readonly listAmount?: PicoUsd;
   readonly why: string;
   readonly by: string;
@@ -245,16 +246,16 @@ export interface Correction {
 
 export type AdjustResult =
   | "ok"
-  /** A correction of this id is there already; nothing was changed. */
+  /** A correction with this id exists; nothing was changed. */
   | "repeated"
   | "no_such_charge"
-  /** The charge is pending or voided: there is no amount to correct. */
+  /** The charge is pending or voided and has no amount to correct. */
   | "not_posted"
   /** The charge is itself a correction or a carried sum. */
   | "is_adjustment"
-  /** The charge with all its corrections would cost less than nothing. */
+  /** The charge with all its corrections would cost less than 0. */
   | "below_zero"
-  /** A sum that it moves would be beyond 64 bits. */
+  /** A sum that it changes would exceed 64 bits. */
   | "too_large"
   | "unavailable";
 
@@ -264,7 +265,7 @@ export interface ChargeQuery {
   readonly state?: ChargeState;
   /** Only corrections of this charge. */
   readonly adjusts?: string;
-  /** Only those that carry this tag. No index helps: the rarer it is, the longer the look. */
+  /** Only charges with this tag. No index helps: a rarer tag takes longer. */
   readonly tag?: { readonly name: string; readonly value: string };
   /** Half-open: from `since` to before `until`. */
   readonly since?: number;
@@ -287,7 +288,7 @@ export interface ChargePage {
 }
 
 export const reportDimensions = ["key", "team", "model", "group", "day", "hour"] as const;
-/** The value of the tag of this name; null for charges without it. */
+/** Value of the tag of this name; null for charges without it. */
 export type TagDimension = `tag:${string}`;
 export type ReportDimension = (typeof reportDimensions)[number] | TagDimension;
 
@@ -295,14 +296,14 @@ export function isTagDimension(dimension: string): dimension is TagDimension {
   return dimension.startsWith("tag:");
 }
 
-/** The name in a tag's dimension. */
+/** Returns the tag name of a dimension. */
 export function tagNameOf(dimension: TagDimension): string {
   return dimension.slice("tag:".length);
 }
 
 /**
- * Posted charges by their admission's time. Spans are rounded outwards to quarter hours, days to the time zone's days.
- * Charges that retention has turned into sums have no tags any more.
+ * Posted charges by their time of admission. Spans are rounded outwards to quarter hours, days to the time zone's days.
+ * Charges that retention turned into sums have no tags.
  */
 export interface ReportQuery {
   readonly by: readonly ReportDimension[];
@@ -320,12 +321,12 @@ export interface ReportRow {
   readonly dimensions: Readonly<Partial<Record<ReportDimension, string | null>>>;
   readonly requests: number;
   readonly unpricedRequests: number;
-  /** How many of the requests the client's SDK had sent before. */
+  /** Requests that the client's SDK had sent before. */
   readonly retries: number;
   readonly tokens: TokenCounts;
   readonly cost: PicoUsd;
   readonly listCost: PicoUsd;
-  /** Of the cost, that of charges with doubts. */
+  /** Part of the cost from charges with doubts. */
   readonly inDoubt: PicoUsd;
   readonly bySource: Readonly<Record<string, { readonly requests: number; readonly cost: PicoUsd }>>;
 }
@@ -335,12 +336,12 @@ export interface WhatIfRow extends ReportRow {
 }
 
 export interface WhatIfSums {
-  /** What was recomputed, with the stored amounts of what cannot be: less the row's cost it is the difference that the prices make. */
+  /** Recomputed amounts, with the stored amounts of the rest. Minus the row's cost, it is the effect of the prices. */
   readonly cost: PicoUsd;
   readonly listCost: PicoUsd;
-  /** What kept its stored amount, by the reason. */
+  /** Charges that kept their stored amount, by reason. */
   readonly notRecomputed: Readonly<Partial<Record<NotRecomputed, RequestsAndCost>>>;
-  /** Of the recomputed, what had no price when it was charged; with its recomputed cost. */
+  /** Recomputed charges without a price when they were charged, with their new cost. */
   readonly newlyPriced: RequestsAndCost;
 }
 
@@ -355,12 +356,15 @@ export interface OldHold {
   readonly at: number;
   readonly key: string;
   readonly amount: PicoUsd | null;
-  /** Whether the run of the proxy that placed it is over: nobody but the next `serve` ends it. */
+  /** True if the proxy run that placed it is over: only the next `serve` settles it. */
   readonly isOrphaned: boolean;
 }
 
 export interface Difference {
-  /** `task`: whether a task is settled with its charge. `link`: which windows a charge weighs on. `carried`: how many requests a carried sum is made of. */
+  /**
+   * `task`: a task and its charge disagree about settlement. `link`: windows that a charge applies to. `carried`:
+   * requests in a carried sum.
+   */
   readonly kind: "charge" | "price" | "window" | "link" | "rollup" | "carried" | "task" | "budget";
   readonly id: string;
   readonly expected: string;
@@ -369,8 +373,8 @@ export interface Difference {
 
 export interface Verification {
   readonly charges: number;
-  /** At most 1000: after that many, one more tells nobody anything. */
+  /** At most 1000. */
   readonly differences: readonly Difference[];
-  /** How many more there are; absent for none. */
+  /** Number of further differences; absent for none. */
   readonly unlisted?: number;
 }

@@ -1,8 +1,8 @@
-/** What a message is. `task_webhook`: a payload of the gateway for the client that made the task, sealed. */
+/** Kind of a message. `task_webhook`: a gateway payload for the client that created the task, sealed. */
 export const messageKinds = ["alert", "task_webhook"] as const;
 export type MessageKind = (typeof messageKinds)[number];
 
-/** Messages that hold what clients and the gateway say to each other: their payload is forgotten once they have ended. */
+/** Kinds with content of clients and the gateway: their payload is deleted once they have ended. */
 export const privateKinds: readonly MessageKind[] = ["task_webhook"];
 
 export type MessageState =
@@ -10,7 +10,7 @@ export type MessageState =
   | "delivered"
   /** TryResult for as long as it is worth it, or its target is gone. */
   | "given_up"
-  /** Nobody was to be told: it is kept for the record. */
+  /** Kept for the record without a receiver. */
   | "unsent";
 
 /** A message as it is put in. Times are milliseconds since 1970 UTC. */
@@ -18,13 +18,13 @@ export interface NewMessage {
   /** The receiver may get a message more than once, always with this id. */
   readonly id: string;
   readonly kind: MessageKind;
-  /** The name of whom it goes to, never an address or a secret; null for nobody. Messages of one target go in their order. */
+  /** Name of the receiver, never an address or a secret; null for none. Messages of one target are sent in order. */
   readonly target: string | null;
   /** Of messages with the same key only the first one is taken. */
   readonly dedupeKey: string;
-  /** How long the key is remembered at least, beyond the message itself; null for ever. */
+  /** Least time for which the key is stored, beyond the message itself; null for ever. */
   readonly keyUntil: number | null;
-  /** What is sent; of a private kind sealed, and "" once it has ended. */
+  /** Body to send; sealed for a private kind, and "" once it has ended. */
   readonly payload: string;
   readonly createdAt: number;
 }
@@ -41,29 +41,32 @@ export interface Message extends NewMessage {
   readonly lastError: string | null;
 }
 
-/** What became of one try. */
+/** Result of one attempt. */
 export type TryResult =
   | { readonly kind: "delivered"; readonly at: number }
   | { readonly kind: "failed"; readonly error: string; readonly nextTryAt: number }
   | { readonly kind: "given_up"; readonly at: number; readonly error: string };
 
 export interface DueMessages {
-  /** The first waiting one of each target, where its time has come; in the order in which they were put in. */
+  /** First waiting message of each target that is due, in order of creation. */
   readonly messages: readonly Message[];
-  /** When the next of the others may be tried; null where none waits. */
+  /** Time of the next attempt of the others; null where none waits. */
   readonly nextTryAt: number | null;
 }
 
 /**
- * Messages to the outside, kept durably until they are delivered or given up. Whoever delivers does so alone: the one
- * `serve` of the ledger. A promise that resolves with true, or with what was added, is durable.
+ * Outgoing messages, stored until they are delivered or abandoned. Only one proxy of a ledger delivers. A promise that
+ * resolves with true, or with ids, is durable.
  */
 export interface Outbox {
-  /** Adds all of them, at most 200, in one transaction, without those whose key is known. The ids of the new ones; undefined when nothing could be written. */
+  /**
+   * Adds at most 200 messages in one transaction, without those with a known key. Returns the new ids; undefined when
+   * nothing could be written.
+   */
   put(messages: readonly NewMessage[]): Promise<readonly string[] | undefined>;
   /**
-   * What is to be tried now, at most `limit`, but nothing for the targets `except`. A time further ahead than
-   * `pauseMsMax` is none: the clock was set back since.
+   * Returns at most `limit` due messages, without the targets `except`. A time further ahead than `pauseMsMax` counts
+   * as due: the clock was set back.
    */
   due(query: {
     readonly now: number;
@@ -71,9 +74,9 @@ export interface Outbox {
     readonly limit: number;
     readonly pauseMsMax: number;
   }): Promise<DueMessages>;
-  /** Writes down what became of a try; a message that does not wait stays as it is. False when it could not be written. */
+  /** Stores the result of an attempt; ignores a message that does not wait. False when it could not be written. */
   tried(id: string, tried: TryResult): Promise<boolean>;
-  /** How many wait. */
+  /** Returns the number of waiting messages. */
   waiting(): Promise<number>;
   /** Newest first, at most `limit` (1 to 1001), those before the message `after`; none where that is not known. */
   list(query: {
@@ -81,6 +84,9 @@ export interface Outbox {
     readonly limit: number;
     readonly after?: string;
   }): Promise<readonly Message[]>;
-  /** Removes some of those that ended before the instant and whose key need not be remembered `now`; how many, 0 when all are gone. */
+  /**
+   * Removes some messages that ended before the instant and whose key is no longer needed at `now`. Returns their
+   * number, 0 when all are gone.
+   */
   remove(endedBefore: number, now: number): Promise<number>;
 }

@@ -5,27 +5,27 @@ import type { FinalStatus, Task, TaskStatus } from "../core/tasks.ts";
 import type { ChargeEnd, SettleResult } from "./ledger.ts";
 
 /**
- * Tasks beside the charges that pay for them, in the ledger's own transactions. What must not be lost (`bind`, `end`) is
- * tried until it is written; a promise that resolves with `ok` is durable.
+ * Tasks with the charges that pay for them, in the ledger's own transactions. `bind` and `end` are retried until they
+ * are written; a promise that resolves with `ok` is durable.
  */
 export interface TaskStore {
-  /** Writes down which task a pending charge pays for. Idempotent by the charge. */
+  /** Stores which task a pending charge pays for. Idempotent by the charge. */
   bind(task: NewTask): Promise<BindResult>;
   find(taskId: string): Promise<Task | undefined>;
-  /** The task that a charge pays for; undefined while it is not bound. */
+  /** Returns the task that a charge pays for; undefined while it is not bound. */
   ofCharge(charge: string): Promise<Task | undefined>;
-  /** Takes note of a running task's record; nothing happens to one that is settled. False where it could not be written. */
+  /** Stores a running task's record; ignores a settled task. False if it could not be written. */
   observe(taskId: string, sight: TaskObservation): Promise<boolean>;
   /**
-   * Posts or voids the task's charge and ends the task, in one transaction; a repeat is answered with the first result and
+   * Posts or voids the task's charge and ends the task, in one transaction. A repeat returns the first result and
    * changes nothing. Never refused for lack of room.
    */
   end(task: Pick<Task, "taskId" | "charge">, ending: TaskEnding): Promise<SettleResult>;
-  /** Tasks that the poller is to look at, those first that are due longest, and when the next one is. */
+  /** Returns tasks to poll, longest due first, and the time of the next one. */
   due(query: DueQuery): Promise<DueTasks>;
-  /** How many are not settled. */
+  /** Returns the number of unsettled tasks. */
   running(): Promise<number>;
-  /** All that run at the gateway: those that have completed and are asked for their consumption do not. */
+  /** Returns tasks that run at the gateway, without completed ones that are polled for their consumption. */
   runningTasks(): Promise<readonly Pick<Task, "charge" | "model" | "taskType">[]>;
   /** Newest first. */
   list(query: TaskQuery): Promise<TaskPage>;
@@ -42,7 +42,7 @@ export type BindResult =
   /** `taken`: another charge pays for this task. `no_such_charge`: there is no such pending charge of a task. */
   | { readonly ok: false; readonly reason: "taken" | "no_such_charge" | "unavailable" };
 
-/** What a record says of a task that runs on. */
+/** State of a running task, by its record. */
 export interface TaskObservation {
   readonly status: TaskStatus;
   readonly startedAt: number | null;
@@ -65,15 +65,15 @@ export interface TaskEnding {
 export interface DueQuery {
   readonly now: number;
   readonly limit: number;
-  /** A poll that is due later than this from now was set by a clock that has stepped back: it is due. */
+  /** Longest valid pause: a later poll was set by a clock that has since stepped back, so it is due. */
   readonly pauseMsMax: number;
-  /** Tasks that are being looked at. */
+  /** Tasks that are being polled. */
   readonly except: readonly string[];
 }
 
 export interface DueTasks {
   readonly tasks: readonly Task[];
-  /** When the first of the others is due; null where none is. */
+  /** Time at which the first of the others is due; null for none. */
   readonly nextPollAt: number | null;
 }
 

@@ -10,7 +10,7 @@ export interface ChangedTeam {
 export type TeamRemoval =
   | { readonly ok: true; readonly before: Team }
   | { readonly ok: false; readonly reason: "no_such_team" }
-  /** Names of live keys in it, and scopes of budgets on it. */
+  /** Names of live keys in the team, and scopes of its budgets. */
   | {
       readonly ok: false;
       readonly reason: "in_use";
@@ -18,15 +18,15 @@ export type TeamRemoval =
       readonly budgets: readonly string[];
     };
 
-/** Teams come to be by themselves too, with the first key that is given one (see KeyStore). */
+/** Teams; KeyStore also creates one for the first key that names it. */
 export interface TeamStore {
-  /** `by`, here and below: who makes the change, for the audit; farebox itself where nobody is named. */
+  /** `by`, here and below: author for the audit; farebox itself unless given. */
   create(team: Team, by?: string): Promise<TeamCreation>;
   find(name: string): Promise<Team | undefined>;
   /** In the order of creation. */
   list(): Promise<readonly Team[]>;
-  /** Changes what `change` names, in one step with reading what was there; undefined when there is no such team. */
+  /** Reads the team and changes the fields that `change` names in one step; undefined for an unknown team. */
   update(name: string, change: TeamChange, at: number, by?: string): Promise<ChangedTeam | undefined>;
-  /** Refused, in one step with looking, while a key that is live at this instant or a budget names it. */
+  /** Removes the team, unless a budget or a key that is live at this instant names it. Checks in the same step. */
   remove(name: string, at: number, by?: string): Promise<TeamRemoval>;
 }
