@@ -30,7 +30,7 @@ export interface Target<Name extends string = string> {
   readonly keys: readonly string[];
   /** Headers that it must have beside a client's own. */
   readonly headers: readonly string[];
-  /** Whether its answers are the gateway's byte for byte; else they must mean the same. */
+  /** True if its answers are the gateway's byte for byte; else they must mean the same. */
   readonly passesBytes: boolean;
   /** Of the right answer; known once its answers have been checked. */
   answerBytes: number;

@@ -21,13 +21,13 @@ export interface Case {
   readonly generations: readonly Generation[];
   /** Units that the gateway bills for the task that it made; null where it made none. */
   readonly taskUnits: number | null;
-  /** Whether a task of this id is written down as this request's. */
+  /** True if a task of this id is written down as this request's. */
   readonly isBound: (taskId: string) => boolean;
-  /** Whether any task is. */
+  /** True if any task is. */
   readonly isOfTask: boolean;
-  /** Whether a request went out on a connection. */
+  /** True if a request went out on a connection. */
   readonly wasSent: boolean;
-  /** Whether the run of the proxy that took it crashed. */
+  /** True if the run of the proxy that took it crashed. */
   readonly crashed: boolean;
 }
 

@@ -11,7 +11,7 @@ export interface ExchangeParts {
   readonly path: string;
   readonly key: string;
   readonly body: Buffer;
-  /** Whether the answer's bytes must be the gateway's own. */
+  /** True if the answer's bytes must be the gateway's own. */
   readonly isPassed: boolean;
   /** How often a client that is written to is too slow. */
   readonly slow: number;

@@ -196,7 +196,7 @@ export interface Look {
   keys(): readonly Key[];
   price(id: string): PriceVersion | undefined;
   task(id: string): Task | undefined;
-  /** Whether the charge pays for a task that is known. */
+  /** True if the charge pays for a task that is known. */
   isOfTask(charge: string): boolean;
   /** In the order in which they were put in. */
   messages(): readonly Message[];

@@ -16,9 +16,9 @@ export interface GatewayParts {
   readonly world: World;
   /** Picks a manner for each request. */
   readonly manner: (stream: boolean, model: string) => Manner;
-  /** Whether it refuses requests that ask for stream usage. */
+  /** True if it refuses requests that ask for stream usage. */
   readonly refusesUsage: boolean;
-  /** Whether it writes streams at once. */
+  /** True if it writes streams at once. */
   readonly bursts: boolean;
   /** What the account has left, in USD as the gateway writes it. */
   readonly balance: () => string;

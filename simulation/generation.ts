@@ -109,12 +109,12 @@ export class Generation {
     return this.#read.reduce((sum, text) => sum + tokensOf(text), 0);
   }
 
-  /** Whether the proxy has read output in a member that it does not know. */
+  /** True if the proxy has read output in a member that it does not know. */
   get isUnknownRead(): boolean {
     return this.#isUnknownRead;
   }
 
-  /** Whether the proxy has read that another model answers. */
+  /** True if the proxy has read that another model answers. */
   get isServedRead(): boolean {
     return this.#isServedRead;
   }
@@ -132,12 +132,12 @@ export class Generation {
     this.#handed.push(bytes);
   }
 
-  /** Whether the whole usage has reached the proxy. */
+  /** True if the whole usage has reached the proxy. */
   get isReported(): boolean {
     return this.#isReported;
   }
 
-  /** Whether the gateway is done with it. */
+  /** True if the gateway is done with it. */
   get isOver(): boolean {
     return this.#isOver;
   }

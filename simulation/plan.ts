@@ -26,9 +26,9 @@ export interface Plan {
   /** How many changes of each kind are made meanwhile. */
   readonly changes: Readonly<Record<Change, number>>;
   readonly streamUsage: "auto" | "pass" | "inject";
-  /** Whether the gateway refuses every request that asks for stream usage. */
+  /** True if the gateway refuses every request that asks for stream usage. */
   readonly refusesUsage: boolean;
-  /** Whether the gateway makes an answer before it writes it, all at once. */
+  /** True if the gateway makes an answer before it writes it, all at once. */
   readonly bursts: boolean;
   readonly sliceTokens: number;
   readonly hasFloor: boolean;

@@ -498,7 +498,7 @@ class Simulation {
     if (!(await goOn(() => isDrained))) this.fault("it does not end");
   }
 
-  /** Whether anything is left that a charge waits for. */
+  /** True if anything is left that a charge waits for. */
   get #isPending(): boolean {
     return this.#disk.look.pendingIds().length > 0;
   }

@@ -18,7 +18,7 @@ export function vocabularyOf(chance: Chance): Vocabulary {
   return chance.happens(0.5) ? "chat" : chance.pick(vocabularies);
 }
 
-/** Whether a vocabulary can state tokens that were written into a cache. */
+/** True if a vocabulary can state tokens that were written into a cache. */
 export function statesWrites(vocabulary: Vocabulary): boolean {
   return vocabulary !== "gemini";
 }

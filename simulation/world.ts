@@ -76,7 +76,7 @@ export class World {
     });
   }
 
-  /** Whether an owner has anything to come. */
+  /** True if an owner has anything to come. */
   hasEvents(owner: Owner): boolean {
     return this.#events.some((event) => event.owner === owner);
   }

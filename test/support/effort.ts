@@ -10,5 +10,5 @@ export function size(thorough: number, quick: number): number {
 
 export const isThorough = process.env["TEST_EFFORT"] === "all";
 
-/** Whether a ledger that is open as in `serve` has threads of its own: it takes a quarter of a second to start and end them. */
+/** True if a ledger that is open as in `serve` has threads of its own: it takes a quarter of a second to start and end them. */
 export const ledgerThreads = process.env["TEST_LEDGER_THREADS"] !== "0";

@@ -27,7 +27,7 @@ export class TestFleet {
 export class TestMember implements Fleet {
   readonly epoch: number;
   isLive = true;
-  /** Whether the ledger answers this proxy. */
+  /** True if the ledger answers this proxy. */
   isReached = true;
   hastened = 0;
   #news: (() => News) | null = null;

@@ -4,7 +4,7 @@ import { spawnSync } from "node:child_process";
 const noSkip = process.env["FAREBOX_TEST_NO_SKIP"] === "1";
 
 /**
- * Whether a test that needs a program npm cannot give is to be skipped. Says so loudly, and why; throws where skipping
+ * True if a test that needs a program npm cannot give is to be skipped. Says so loudly, and why; throws where skipping
  * is forbidden.
  */
 export function skipWithout(program: string, debianPackage: string): boolean {

@@ -75,7 +75,7 @@ export function whyNot(attempt: () => void): string | null {
   }
 }
 
-/** Whether a test is to be skipped, which is said loudly. Where all ways to see a thing are out, and skipping is forbidden, it throws. */
+/** True if a test is to be skipped, which is said loudly. Where all ways to see a thing are out, and skipping is forbidden, it throws. */
 export function skipIfImpossible(what: string, reason: string | null): boolean {
   if (reason !== null) process.stderr.write(`\nSKIPPED: ${what}: ${reason}\n`);
   return reason !== null;

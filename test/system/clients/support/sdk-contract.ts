@@ -37,7 +37,7 @@ export interface SdkClient {
   plain(at: Endpoint, wish: Wish): Promise<Answer>;
   /** Rejects when the user is told of an error, by whatever way; `received` is handed the text as it comes. */
   streamed(at: Endpoint, wish: Wish, received: (text: string) => void): Promise<Answer>;
-  /** Whether a stream's usage is asked for when the user does not. */
+  /** True if a stream's usage is asked for when the user does not. */
   readonly asksForUsage: boolean;
   /** What the error matches: by class and by members. */
   readonly sees: Record<
