@@ -1,5 +1,5 @@
 /**
- * True if a request costs more as a ledger grows: Farebox on copies of ledgers with more and more charges, or with more and
+ * Measures whether a request costs more as a ledger grows: Farebox on copies of ledgers with more and more charges, or with more and
  * more keys that each have a budget of their own, in turns within the same rounds.
  *
  *   node bench/ledger-rows.ts 1m.db 1000000 && node bench/ledger-rows.ts 10m.db 10000000

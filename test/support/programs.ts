@@ -4,7 +4,7 @@ import { spawnSync } from "node:child_process";
 const noSkip = process.env["FAREBOX_TEST_NO_SKIP"] === "1";
 
 /**
- * True if a test that needs a program npm cannot give is to be skipped. Says so loudly, and why; throws where skipping
+ * Decides whether a test that needs a program npm cannot give is skipped. Reports it with the reason; throws where skipping
  * is forbidden.
  */
 export function skipWithout(program: string, debianPackage: string): boolean {
