@@ -7,29 +7,29 @@ import type { RequestFields } from "./request-fields.ts";
 import type { OutputListener } from "./stream-output.ts";
 import type { Transcript } from "./stream-transcript.ts";
 
-/** What the story needs to know of one kind of request: how its bytes are read, and those of its answer. */
+/** Description of one kind of request: the readers of its bytes and of its answers. */
 export interface Endpoint {
   /** Its path, and the name of its route in rows and metrics: "/v1/chat/completions". */
   readonly route: string;
-  /** Its fields with their meanings; query parameters are judged by them too. */
+  /** Its fields with their meanings, which also apply to query parameters. */
   readonly fields: RequestFields;
-  /** Reads a request for looking only. Refuses what the gateway might read differently. */
+  /** Reads a request without changing it. Refuses a request that the gateway might read differently. */
   readRequest(body: Buffer): ModelRequestResult;
-  /** How it is read where it is a form with files, which passes without being held; null where it never is one. */
+  /** Reader of a form with files, which passes without being kept; null for none. */
   readonly form: FormReader | null;
-  /** Whether any body passes without being held, whatever it is: what is read of it is its first bytes. */
+  /** True if any body passes without being kept; only its first bytes are read. */
   readonly isOpen?: boolean;
-  /** Whether its answer may name a task that it made. */
+  /** True if its answer may name a task that it created. */
   readonly mayMakeTasks?: boolean;
-  /** Whether an answer may be something else than JSON, which is passed on unread. */
+  /** True if an answer may be something other than JSON, which passes unread. */
   readonly answersMedia: boolean;
   answerReader(): AnswerReader;
-  /** `unreadBytes`: that the listener need not hear of before there are more. */
+  /** `unreadBytes`: bytes that may collect before the listener is called. */
   transcript(listener?: OutputListener, unreadBytes?: number): Transcript;
-  /** How a request limits the text of its answer; null where the answer is no text, or nothing is known of it. */
+  /** Limit of the answer's text in a request; null where the answer is no text, or its limit is unknown. */
   readonly maximum: OutputMaximum | null;
-  /** How stream usage is asked for in the place of a client that did not; null where streams report it unasked. */
+  /** Adds a request for stream usage where the client made none; null where streams always report it. */
   readonly askForUsage: ((body: Buffer) => Buffer) | null;
-  /** The event that ends a stream which cannot go on, so that no client takes it for a whole answer. */
+  /** Returns the event that ends a broken stream, so that no client takes it for a whole answer. */
   breakEvent(refusal: Refusal): string;
 }

@@ -4,17 +4,17 @@ import { isObject, listOr, objectOr, parseJson } from "./json.ts";
 import type { Kinds } from "./field-table.ts";
 import type { Expensive, FieldMeaning, Members, RequestFields } from "./request-fields.ts";
 
-/** What the fields of a request say beside its price: who else may answer, and what is not known. */
+/** Meaning of a request's fields other than its price: models that may answer, and unknown fields. */
 export interface FieldFindings {
-  /** Models named beside `model`: each must be allowed and priced. */
+  /** Models named in addition to `model`: each must be allowed and priced. */
   readonly models: readonly string[];
-  /** Texts in fields that are unknown or choose who answers: one that the catalogue has as a model counts as asked for. */
+  /** Texts in fields that are unknown or choose the model. A text that names a catalogue model counts as requested. */
   readonly mentions: readonly string[];
   /** Unknown fields by their path: "messages.images", "header anthropic-beta", "query x". */
   readonly unknown: readonly string[];
-  /** Why the first of the fields that nothing bounds is expensive; null for none. */
+  /** Why the first unbounded field is expensive; null for none. */
   readonly why: string | null;
-  /** Why the amount may differ from the bill. */
+  /** Reasons why the amount may differ from the bill. */
   readonly doubts: readonly Doubt[];
 }
 
@@ -22,20 +22,20 @@ const unknownField: readonly Doubt[] = ["unknown_field"];
 
 /** Longer than any name of a model. */
 const nameMax = 256;
-/** More models than this, or more texts than that in unknown fields, are no honest request. */
+/** Most models, and most texts in unknown fields, of an honest request. */
 export const mentionsMax = { models: 100, texts: 10_000 } as const;
-/** Lists and objects within each other in which models are looked for. */
+/** Depth to which models are searched in nested lists and objects. */
 const modelsDepthMax = 8;
 
-/** Collects what the fields of one request mean that are neither free nor plainly read. */
+/** Collects the fields of a request that are neither free nor plainly read. */
 export class Findings implements FieldFindings {
   /** Fields that may add tokens which the body does not show, known and unknown ones. */
   readonly context: string[] = [];
-  /** Fields whose cost nothing bounds. */
+  /** Fields with no bound on their cost. */
   readonly expensive: string[] = [];
   readonly unknown: string[] = [];
   why: string | null = null;
-  /** Whether a part of the prompt is written to a cache for an hour. */
+  /** True if a part of the prompt is written to a cache for an hour. */
   cachesForHour = false;
   readonly #models = new Set<string>();
   readonly #mentions = new Set<string>();
@@ -53,19 +53,19 @@ export class Findings implements FieldFindings {
     return this.unknown.length > 0 || this.#isHidden ? unknownField : noDoubts;
   }
 
-  /** Whether nothing was found. */
+  /** True if nothing was found. */
   get isEmpty(): boolean {
     return (
       this.context.length === 0 && this.expensive.length === 0 && this.#models.size === 0 && this.#mentions.size === 0
     );
   }
 
-  /** Whether it names more than any honest request does. */
+  /** True if it names more models or texts than an honest request. */
   get isTooMuch(): boolean {
     return this.#models.size > mentionsMax.models || this.#mentions.size > mentionsMax.texts;
   }
 
-  /** Takes note of one field that is set; undefined for the meaning of an unknown one. */
+  /** Records one field that is set; `meaning` is undefined for an unknown field. */
   field(path: string, value: unknown, meaning: FieldMeaning | undefined): void {
     if (meaning === "free" || meaning === "priced") return;
     if (meaning === undefined) this.unknownField(path, value);
@@ -76,7 +76,7 @@ export class Findings implements FieldFindings {
     else this.#expensive(path, value, meaning);
   }
 
-  /** Takes note of a form's part by its texts, null for one too long to be looked at; none for a file. */
+  /** Records a form's part by its texts, null for one too long to read; no texts for a file. */
   part(name: string, texts: readonly (string | null)[], meaning: FieldMeaning | undefined): void {
     if (meaning === "free" || meaning === "priced") return;
     if (meaning === "models") {
@@ -88,7 +88,7 @@ export class Findings implements FieldFindings {
     if (texts.includes(null)) this.tooExpensive(name, "it is too long to be read");
   }
 
-  /** Takes note of an object's members by their table. */
+  /** Records an object's members by their table. */
   members(path: string, object: object, fields: RequestFields): void {
     for (const name in object) {
       const meaning = fields.meaningOf(name);
@@ -98,7 +98,7 @@ export class Findings implements FieldFindings {
     }
   }
 
-  /** Takes note of an object by its `type`, `unsaid` where it states none. */
+  /** Records an object by its `type`, or `unsaid` if it states none. */
   kind(path: string, value: unknown, kinds: Kinds, unsaid = ""): void {
     const object = objectOr(value);
     const type = object["type"] ?? unsaid;
@@ -116,13 +116,13 @@ export class Findings implements FieldFindings {
     this.mentionIn(value);
   }
 
-  /** A field whose cost nothing bounds; `why` ends the sentence of its refusal. */
+  /** Records a field with no bound on its cost; `why` ends the sentence of its refusal. */
   tooExpensive(path: string, why: string): void {
     this.#add(this.expensive, path);
     this.why ??= why;
   }
 
-  /** Takes every text in a value for what may be the name of a model. Names of members are texts too. */
+  /** Records every text in a value as a possible model name, names of members included. */
   mentionIn(value: unknown): void {
     const open = [value];
     while (open.length > 0) {
@@ -138,7 +138,7 @@ export class Findings implements FieldFindings {
     }
   }
 
-  /** As `mentionIn` for the bytes of a value: members that are given twice are seen twice. */
+  /** As `mentionIn` for the bytes of a value, so that both of two equal members count. */
   mentionInBytes(json: Buffer): void {
     for (let start = json.indexOf(0x22); start !== -1;) {
       const after = skipString(json, start);
@@ -150,20 +150,20 @@ export class Findings implements FieldFindings {
     }
   }
 
-  /** A text that may be a model's name, or several with a comma between. */
+  /** Records a text that may be a model's name, or several separated by commas. */
   mention(text: string): void {
     if (text.length > nameMax || this.#mentions.size > mentionsMax.texts) return;
     if (text !== "") this.#mentions.add(text.trim());
     if (/[,;|]/.test(text)) for (const piece of text.split(/[,;|]/)) if (piece !== "") this.#mentions.add(piece.trim());
   }
 
-  /** A model that is asked for beside `model`. */
+  /** Records a model requested in addition to `model`. */
   model(name: string): void {
     const trimmed = name.trim();
     if (trimmed !== "" && this.#models.size <= mentionsMax.models) this.#models.add(trimmed);
   }
 
-  /** A text that names a model, or several with commas between: then each of them may answer, and be billed. */
+  /** Records a text that names a model, or several separated by commas: each of them may answer and be billed. */
   modelsIn(path: string, text: string): void {
     if (!text.includes(",")) return path === "model" ? undefined : this.model(text);
     for (const name of text.split(",")) this.model(name);
@@ -184,7 +184,7 @@ export class Findings implements FieldFindings {
       this.#expensive(path, value, { expensive: "another model may be asked with fields of its own" });
   }
 
-  /** The models that it names, of a request of which nothing else is known: then no field is an unknown one. */
+  /** Returns the named models of a request whose fields are not known, so that none is unknown. */
   withoutUnknown(): FieldFindings {
     return { models: this.models, mentions: this.mentions, unknown: [], why: null, doubts: noDoubts };
   }
@@ -214,12 +214,12 @@ export class Findings implements FieldFindings {
   }
 }
 
-/** Pieces of a text of any form that could be names of models: of a list, of JSON, of one name. */
+/** Returns the pieces of any text that could be names of models. */
 export function namesIn(text: string): string[] {
   return text.split(/[^\w.\-:@/+]+/).filter((piece) => piece !== "");
 }
 
-/** The facts of two parts of one request. */
+/** Merges the findings of two parts of one request. */
 export function mergeFindings(a: FieldFindings, b: FieldFindings): FieldFindings {
   return {
     models: [...a.models, ...b.models],

@@ -10,47 +10,49 @@ import { jsonBounds, jsonSkeleton } from "./json-skeleton.ts";
 import { Findings, mentionsMax, type FieldFindings } from "./findings.ts";
 import { mayNameModels, type RequestFields } from "./request-fields.ts";
 
-/** What a request says that matters for its price and its forwarding. The bytes themselves are never changed. */
+/** Content of a request that matters for its price and forwarding. The bytes themselves never change. */
 export interface ModelRequest {
   readonly model: string;
   readonly stream: boolean;
-  /** Whether the client asked for a usage chunk in its stream. */
+  /** True if the client asked for a usage chunk in its stream. */
   readonly wantsStreamUsage: boolean;
-  /** Set where the model is marked for the key: its whole answer is held. */
+  /** True if the model is marked for the key: its whole answer is held. */
   readonly isHeldWhole?: boolean;
   readonly size: RequestSize;
-  /** Fields whose cost nothing bounds; such a request is refused under a hard budget. */
+  /** Fields with no bound on their cost; a hard budget refuses such a request. */
   readonly unboundedFields: readonly string[];
-  /** Who else may answer, and which fields are not known. */
+  /** Models that may answer, and unknown fields. */
   readonly fields: FieldFindings;
   /** Classes that a token of the prompt or of the completion can be billed as. */
   readonly classes: { readonly prompt: readonly TokenClass[]; readonly completion: readonly TokenClass[] };
   readonly prompt: PromptReader;
-  /** Whether what it makes is nothing that can be counted: images, or sound. */
+  /** True if its output cannot be counted: images or sound. */
   readonly isUnseen?: boolean;
-  /** Whether nothing is known of what it costs, whatever its model costs elsewhere. */
+  /** True if its cost is unknown, whatever its model costs elsewhere. */
   readonly isUnpriced?: boolean;
-  /** Why another reader could take another model; such a request is refused for keys that may use some models only. */
+  /** Refusal for keys with allowed models: another reader could see another model. */
   readonly modelDoubt?: Refusal | undefined;
-  /** What decides its price beside its size; absent for the standard service tier and no hosted tools. */
+  /**
+   * Terms that decide its price, in addition to its size; absent for the standard service tier without hosted tools.
+   */
   readonly terms?: RequestTerms;
-  /** How many pieces a price of requests is charged for; one unless given. */
+  /** Pieces that a price of requests is charged for; 1 unless given. */
   readonly pieces?: number;
-  /** Characters of its text, for a model that is billed by them. */
+  /** Characters of its text, for a model billed by them. */
   readonly characters?: number;
-  /** The field that states the largest maximum of the output; absent where none does. */
+  /** Field with the largest stated maximum of the output; absent for none. */
   readonly maximumField?: string;
-  /** Whether a truncated answer is worthless: it calls tools, or is JSON. */
+  /** True if a truncated answer is worthless: it calls tools, or is JSON. */
   readonly isCutWorthless?: boolean;
-  /** Whether it states how much the model may think, which counts as output. */
+  /** True if it states a thinking budget, which counts as output. */
   readonly hasThinkingBudget?: boolean;
 }
 
-/** How the prompt of a kind of request is read for counting; the request must have been read before. */
+/** Reader of a prompt for counting; the request must have been read before. */
 export interface PromptReader {
   /** The texts that a tokenizer counts. Never a data URL. */
   text(body: Buffer): PromptText;
-  /** Bytes of the request beside those texts: a bound for what tools, schemas and other fields add to the prompt. */
+  /** Returns the bytes outside those texts: a bound for what tools, schemas and other fields add to the prompt. */
   bytesOutside(body: Buffer): number;
 }
 
@@ -61,24 +63,24 @@ export type ModelRequestResult =
 /** A stated maximum above this is absurd. */
 const outputLimitMax = 100_000_000;
 
-/** What a model can be called: it is written down with the charge. */
+/** Pattern of a model's name, which is stored with the charge. */
 const modelName = /^[^\p{Cc}\p{Cs}]{1,256}$/u;
 
-/** A request body that was looked at: its long strings are stand-ins that tell their length. */
+/** An inspected request body: its long strings are placeholders that state their length. */
 export interface InspectedBody {
   readonly body: JsonObject & { readonly model: string };
-  /** What its top-level fields mean that are neither free nor plainly read. */
+  /** Top-level fields that are neither free nor plainly read. */
   readonly findings: Findings;
 }
 
 export type InspectResult = ({ readonly ok: true } & InspectedBody) | { readonly ok: false; readonly refusal: Refusal };
 
-/** A JSON object that was looked at, with where its members stand in its skeleton. */
+/** An inspected JSON object, with the positions of its members in its skeleton. */
 export type InspectedObjectResult =
   | { readonly ok: true; readonly body: JsonObject; readonly skeleton: Buffer; readonly members: readonly JsonMember[] }
   | { readonly ok: false; readonly refusal: Refusal };
 
-/** Looks at a JSON body. Refuses what the gateway might read differently. */
+/** Inspects a JSON body. Refuses a body that the gateway might read differently. */
 export function inspectObject(bytes: Buffer, fields: RequestFields): InspectedObjectResult {
   const skeleton = jsonSkeleton(bytes);
   if (skeleton === undefined) return tooMuch;
@@ -110,7 +112,7 @@ export function inspectBody(bytes: Buffer, fields: RequestFields): InspectResult
     const meaning = fields.meaningOf(name);
     if (meaning === "free" || meaning === "priced" || isNull(skeleton, member)) continue;
     findings.field(name, body[name], meaning);
-    // From the bytes: one reader takes the first of two equal names, another the last.
+    // Searches the bytes, because readers differ on which of two equal names they take.
     if (meaning === undefined || mayNameModels(meaning))
       findings.mentionInBytes(skeleton.subarray(valueStart, valueEnd));
   }
@@ -126,13 +128,13 @@ export const tooManyNames = invalid(
   `the request names more than ${mentionsMax.models} models, or has more than ${mentionsMax.texts} texts in fields that Farebox does not know`,
 );
 
-/** What is wrong with a model's name; undefined where nothing is. */
+/** Returns the refusal of a model's name; undefined for a valid one. */
 export function modelFault(model: unknown, field = "model"): Refused | undefined {
   if (typeof model !== "string" || model === "") return invalid(field, `you must provide a ${field} parameter`);
   return modelName.test(model) ? undefined : invalid(field, `'${field}' must be a name of at most 256 characters`);
 }
 
-/** A priced field given twice, or under a name that another reader would fold into it. */
+/** Refuses a priced field that is given twice, or under a name that another reader would treat as it. */
 export function ambiguousField(names: readonly string[], fields: RequestFields): Refused | undefined {
   const seen = new Set<string>();
   for (const name of names) {
@@ -150,7 +152,7 @@ function isNull(bytes: Buffer, { valueStart, valueEnd }: JsonMember): boolean {
   return valueEnd - valueStart === 4 && bytes.toString("latin1", valueStart, valueEnd) === "null";
 }
 
-/** How many answers are asked for; undefined where the value is none that can be. */
+/** Returns the number of requested answers; undefined for an invalid value. */
 export function choicesOf(value: unknown): number | undefined {
   const choices = value ?? 1;
   return typeof choices === "number" && Number.isInteger(choices) && choices >= 1 && choices <= 1000
@@ -158,7 +160,7 @@ export function choicesOf(value: unknown): number | undefined {
     : undefined;
 }
 
-/** The larger stated maximum; null when none is stated, infinite when one is malformed or absurd. */
+/** Returns the largest stated maximum; null for none, infinite when one is malformed or absurd. */
 export function outputLimitOf(body: JsonObject, ...fields: readonly string[]): StatedMaximum {
   const stated = fields.flatMap((name) => (body[name] == null ? [] : [{ name, value: body[name] }]));
   const [first] = stated;
@@ -176,7 +178,7 @@ function limitOf(value: unknown): number {
   return isOutputLimit(value) ? value : Infinity;
 }
 
-/** Whether a stated maximum is one that a gateway can obey. */
+/** Reports that a gateway can obey a stated maximum. */
 export function isOutputLimit(value: unknown): value is number {
   return typeof value === "number" && Number.isInteger(value) && value > 0 && value <= outputLimitMax;
 }
@@ -193,7 +195,7 @@ export function objectInFull(bytes: Buffer): JsonObject {
   return objectOr(parseBody(bytes));
 }
 
-/** Bytes of the request outside one of its fields; all of them where it has none. */
+/** Returns the bytes of the request outside one field; all bytes if it has none. */
 export function bytesOutside(bytes: Buffer, field: string): number {
   const found = jsonMembers(bytes).find((member) => member.name === field);
   return found === undefined ? bytes.length : bytes.length - (found.valueEnd - found.valueStart);

@@ -4,13 +4,13 @@ export interface FormPart {
   readonly isFile: boolean;
 }
 
-/** Told of a form's parts as its bytes pass. */
+/** Receives a form's parts while its bytes pass. */
 export interface FormListener {
   /** A part has begun. */
   part(part: FormPart): void;
-  /** A part that is no file is complete; null for a value longer than any that is looked at. */
+  /** A field is complete; null for a value too long to be kept. */
   field(name: string, value: string | null): void;
-  /** The form is not in the one plain shape that every reader reads alike; nothing more is told. */
+  /** The form is not in the plain shape that every reader reads alike; no more calls follow. */
   unclear(): void;
 }
 
@@ -28,9 +28,9 @@ export function boundaryOf(contentType: string): string | undefined {
 }
 
 /**
- * Looks at a multipart form (RFC 7578) while it passes, without keeping its files. It reads the plain shape alone, which
- * clients write: a form that another reader could take differently, by a preamble, folded headers, bare line feeds or
- * names in other spellings, is unclear.
+ * Scans a multipart form (RFC 7578) while it passes, without keeping its files. Reads only the plain shape that clients
+ * write. A form that another reader could read differently, by a preamble, folded headers, bare line feeds or other
+ * spellings, is unclear.
  */
 export class FormScanner {
   readonly #listener: FormListener;
@@ -58,7 +58,7 @@ export class FormScanner {
     }
   }
 
-  /** What is left after one step; undefined where more has to come. */
+  /** Returns the bytes left after one step; undefined when more must arrive. */
   #step(bytes: Buffer): Buffer | undefined {
     switch (this.#state) {
       case "start":

@@ -17,7 +17,7 @@ export interface Uncountable {
   readonly unknownBytes: number;
   /** Bytes of encrypted reasoning and signatures. */
   readonly sealedBytes: number;
-  /** Whether images or sound came. */
+  /** True if images or sound came. */
   readonly hasMedia: boolean;
 }
 
@@ -64,7 +64,7 @@ export function writtenOf(texts: readonly string[], uncountable: Uncountable): W
   return unknownBytes > 0 || sealedBytes > 0 || hasMedia ? { texts, uncountable } : { texts };
 }
 
-/** Whether a usage says what the output is. One of seconds says nothing of a text. */
+/** Reports that a usage covers the output. A usage in seconds does not cover a text. */
 export function coversOutput(usage: Usage | undefined): boolean {
   return usage !== undefined && (usage.unit ?? "token") === "token";
 }
@@ -121,14 +121,14 @@ function walkList(list: readonly unknown[], known: Known, at: string, sink: Outp
   );
 }
 
-/** A text that came as the object that it stands for. */
+/** Reports a text that came as the object it represents. */
 function walkJson(value: object, at: string, sink: OutputSink): void {
   const text = jsonOf(value);
   if (text === undefined) sink.unknown(bytesOf(value), at, value);
   else sink.text(text, at);
 }
 
-/** Bytes of all strings within, with their names and numbers; 0 where there is no string. Without recursion. */
+/** Returns the bytes of all strings within, with their names and numbers; 0 without a string. Not recursive. */
 function bytesOf(value: unknown): number {
   let strings = 0;
   let others = 0;
@@ -148,8 +148,8 @@ function bytesOf(value: unknown): number {
 }
 
 /**
- * Reports members that repeat each other: a text counts as often as the member has it that has it most often, and a member
- * counts for nothing whose joined text is that of another one.
+ * Reports members that repeat each other. A text counts as often as in the member that has it most often; a member with
+ * the same joined text as another counts once.
  */
 class Deduplicator {
   readonly #sink: OutputSink;

@@ -5,15 +5,15 @@ import { cacheControl, clientTools } from "./field-table.ts";
 import type { Findings } from "./findings.ts";
 import { hasVariantOf, type RequestFields } from "./request-fields.ts";
 
-/** A tool that a request declares, with its place: "tools[3]", "tools[3].tools[0]" within a namespace. */
+/** A tool that a request declares, with its position: "tools[3]", "tools[3].tools[0]" within a namespace. */
 export interface ListedTool {
   readonly path: string;
   readonly tool: JsonObject;
-  /** How its members are read; undefined for one that may run at the gateway. */
+  /** Table of its members; undefined for a tool that may run at the gateway. */
   readonly members: RequestFields | "text" | undefined;
 }
 
-/** Every tool of a list, after a namespace the tools in it. `known`: those that may run at the client, by their type. */
+/** Returns every tool of a list; tools of a namespace follow it. `known`: tools that may run at the client, by type. */
 export function listedTools(
   list: unknown,
   path: string,
@@ -29,7 +29,7 @@ export function listedTools(
   });
 }
 
-/** Fields whose cost nothing bounds, whatever the price is. Tools that the gateway runs may name models. */
+/** Returns fields with no bound on their cost. Tools that the gateway runs may name models. */
 export function unboundedFields(tools: readonly ListedTool[], findings: Findings): string[] {
   for (const { tool, members } of tools) {
     if (members === undefined) findings.mentionIn(tool);
@@ -47,7 +47,10 @@ const toolFields: readonly (readonly [name: string, call: string])[] = [
   ["plugins", "plugin_call"],
 ];
 
-/** What of a request decides its price beside its size; nothing for the standard service tier and no hosted tools. */
+/**
+ * Returns the terms that decide a request's price, in addition to its size; none for the standard service tier without
+ * hosted tools.
+ */
 export function requestTerms(
   body: JsonObject,
   tools: readonly ListedTool[],
@@ -62,10 +65,10 @@ export function requestTerms(
   return { terms: { serviceTier, hostedTools: calls.length === 0 ? null : { calls, fields, ...shown } } };
 }
 
-/** No field of the request bounds calls of hosted tools, and not every answer tells them. */
+/** No field bounds calls of hosted tools, and not every answer shows them. */
 export const unboundTools: Pick<HostedTools, "areShown" | "callsMax"> = { areShown: false, callsMax: undefined };
 
-/** The type that the calls of a hosted tool have as items of an answer: "web_search_2025_08_26" is called by "web_search_call". */
+/** Returns the item type of a hosted tool's calls: "web_search_call" for "web_search_2025_08_26". */
 function callOf({ tool }: ListedTool): string {
   const name = textOr(tool["type"]).replace(/_(?:\d{4}_\d{2}_\d{2}|\d{8})$/, "");
   return /^[a-z][a-z0-9_]{0,58}$/.test(name) && !hasVariants(tool) ? `${name}_call` : "other_call";
@@ -84,7 +87,7 @@ function hasVariants(tool: JsonObject): boolean {
   return deciding.some((name) => hasVariantOf(name, tool));
 }
 
-/** Whether a tool of a known type runs at the client: not a shell in a container, nor a search that the gateway makes. */
+/** Reports that a tool of a known type runs at the client: not a shell in a container, nor a search by the gateway. */
 function runsAtClient(tool: JsonObject): boolean {
   if (hasVariants(tool)) return false;
   switch (tool["type"]) {
@@ -99,7 +102,7 @@ function runsAtClient(tool: JsonObject): boolean {
   }
 }
 
-/** What a prompt has beside its text. */
+/** Parts of a prompt other than its text. */
 export interface PromptParts {
   readonly images: number;
   readonly audios: number;
@@ -113,7 +116,7 @@ export function partsOf(content: unknown): readonly unknown[] {
   return isObject(content) ? [content] : listOr(content);
 }
 
-/** Classes that a token of a prompt can be billed as. What the body does not show may be images or sound. */
+/** Returns the classes that a token of a prompt can be billed as. Content outside the body may be images or sound. */
 export function promptClasses(
   { images, audios }: Pick<PromptParts, "images" | "audios">,
   { context, cachesForHour }: Findings,

@@ -16,14 +16,14 @@ export interface Expensive {
   readonly expensive: string;
   /** Values that cost nothing more. */
   readonly unless?: readonly unknown[];
-  /** Whether the answer's usage shows the cost, so that the charge is not in doubt. */
+  /** True if the answer's usage shows the cost, so that the charge is not in doubt. */
   readonly shown?: true;
 }
 
 /** An object whose members have meanings of their own. */
 export interface Members {
   readonly members: RequestFields;
-  /** What a member means that is not among them; unknown unless given. */
+  /** Meaning of a member that is not listed; unknown unless given. */
   readonly otherwise?: FieldMeaning;
 }
 
@@ -43,46 +43,49 @@ export class RequestFields {
     return this.#meanings;
   }
 
-  /** What a field means, by its exact name; undefined for an unknown one. */
+  /** Returns the meaning of a field by its exact name; undefined for an unknown one. */
   meaningOf(field: string): FieldMeaning | undefined {
     return this.#meanings.get(field);
   }
 
-  /** What a part of a form means: `name[]` and `name[member]` belong to `name`. */
+  /** Returns the meaning of a form's part: `name[]` and `name[member]` belong to `name`. */
   meaningOfPart(part: string): FieldMeaning | undefined {
     return this.#meanings.get(part) ?? this.#meanings.get(baseOf(part));
   }
 
-  /** The field of another meaning than `free` that a reader without regard to letter case would take this name for; undefined when none. */
+  /**
+   * Returns the field, other than a free one, that a case-insensitive reader would see in this name; undefined for
+   * none.
+   */
   pricedFieldFor(name: string): string | undefined {
     const exact = this.#meanings.get(name);
     if (exact !== undefined) return exact === "free" ? undefined : name;
     return this.#pricedByFold.get(fold(name));
   }
 
-  /** Whether a form may have several parts of this name. */
+  /** Reports that a form may have several parts of this name. */
   repeats(part: string): boolean {
     return part.endsWith("]") || this.#meanings.get(part) === "free";
   }
 }
 
-/** Whether texts in a field of this meaning may be names of models. */
+/** Reports that texts in a field of this meaning may be names of models. */
 export function mayNameModels(meaning: FieldMeaning): boolean {
   return meaning === "models" || (typeof meaning === "object" && !("shown" in meaning));
 }
 
-/** The field that a part of a form belongs to: "include" for "include[]". */
+/** Returns the field that a part of a form belongs to: "include" for "include[]". */
 export function baseOf(part: string): string {
   const bracket = part.indexOf("[");
   return bracket === -1 ? part : part.slice(0, bracket);
 }
 
-/** Whether a reader without regard to letter case would take one of these members for `name`. */
+/** Reports that a case-insensitive reader would take one of these members for `name`. */
 export function hasVariantOf(name: string, members: object): boolean {
   return Object.keys(members).some((member) => member !== name && fold(member) === name);
 }
 
-/** Whether a reader without regard to letter case would take one name for the other. */
+/** Reports that a case-insensitive reader would see one name in both. */
 export function equalFolded(one: string, other: string): boolean {
   return fold(one) === fold(other);
 }

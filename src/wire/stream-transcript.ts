@@ -4,36 +4,38 @@ import type { Written } from "./output-walk.ts";
 import { SseReader } from "./sse.ts";
 import type { OutputListener, StreamOutput } from "./stream-output.ts";
 
-/** What a stream said, as far as it went. Texts are joined by choice or part: tokens are counted on whole texts, never on deltas. */
+/**
+ * Content of a stream so far. Texts are joined by choice or part: tokens are counted on whole texts, never on deltas.
+ */
 export interface StreamAnswer extends Written, AnswerTerms {
-  /** Undefined when none was reported, or only for a part: of a stream that then broke, or that wrote on after it. */
+  /** Undefined when none was reported, or only for a part of a stream that broke or continued after it. */
   readonly usage: Usage | undefined;
-  /** Whether the stream says itself that it is whole. */
+  /** True if the stream itself says that it is whole. */
   readonly finished: boolean;
-  /** Whether it ended, as itself says, because the model failed: it is whole, and what it wrote is all that there is to bill. */
+  /** True if the stream ended, by its own event, because the model failed: its text is all that can be billed. */
   readonly failed?: boolean;
 }
 
 /** Raw bytes kept before they are read into texts: most streams end below it and are only looked at from their tail. */
 const rawBytesMax = 128 * 1024;
-/** Bytes kept before a listener hears of them. */
+/** Bytes kept before a listener is called. */
 const unreadBytesMax = 1024 * 1024;
 /** Where the end of a stream is looked for: enough for the last events of any model. */
 const tailBytes = 8 * 1024;
-/** An event up to here is waited for; a longer one counts while it comes. */
+/** Largest event that is awaited; a longer one counts while it arrives. */
 const pendingBytesMax = 64 * 1024;
-/** Of an event that the end of the stream cut off, so much is taken for its frame. */
+/** Bytes of an unfinished last event that count as its frame. */
 const unfinishedBytes = 1024;
 
-/** How the events of a kind of stream are read. */
+/** Reader of the events of one kind of stream. */
 export interface StreamForm {
-  /** The last events alone, oldest first, where they tell all that is needed; undefined where they do not. */
+  /** Reads the last events, oldest first; undefined if they do not state everything needed. */
   lastEvents(events: readonly string[]): StreamAnswer | undefined;
   /** Reads every event. */
   reading(listener: OutputListener | undefined): EventReader;
 }
 
-/** Reads events in their order, and says at any time what they said so far. */
+/** Reads events in order, and returns their content so far at any time. */
 export interface EventReader {
   readonly output: StreamOutput;
   /** False for an event that cannot be read. */
@@ -42,12 +44,12 @@ export interface EventReader {
   answer(): Omit<StreamAnswer, keyof Written>;
 }
 
-/** What the story needs of a remembered stream. */
+/** A transcript of a stream. */
 export interface Transcript {
   push(chunk: Buffer): void;
-  /** What the whole stream said. Where its tail has all that is needed, nothing else is read. */
+  /** Returns the content of the whole stream. Reads only its tail if that states everything. */
   end(): StreamAnswer;
-  /** What was said so far, with all that was written. */
+  /** Returns the content so far, with all text. */
   everything(): StreamAnswer;
 }
 
@@ -66,7 +68,7 @@ export class StreamTranscript implements Transcript {
   #reading: { readonly events: EventReader; readonly bytes: SseReader } | undefined;
   #isOver = false;
 
-  /** `unreadBytes`: that the listener need not hear of before there are more; at most 1 MB. */
+  /** `unreadBytes`: bytes that may collect before the listener is called; at most 1 MB. */
   constructor(form: StreamForm, listener?: OutputListener, unreadBytes = 0) {
     this.#form = form;
     this.#listener = listener;
@@ -115,12 +117,12 @@ export class StreamTranscript implements Transcript {
     return { events, bytes };
   }
 
-  /** What an event that has not ended may say that is new: the last one of a response repeats what came before it. */
+  /** Returns the bytes of an unfinished event that may be new: the last event of a response repeats earlier ones. */
   #inFlight(pending: number): number {
     return pending > Math.max(pendingBytesMax, this.#allBytes - pending) ? pending : 0;
   }
 
-  /** Whether events before the last ones may state what the last ones do not. */
+  /** Reports that earlier events may state what the last ones do not. */
   #mayState({ serviceTier, toolCalls }: AnswerTerms): boolean {
     const sought = [
       ...(serviceTier === undefined ? ["service_tier"] : []),
@@ -131,7 +133,7 @@ export class StreamTranscript implements Transcript {
     return sought.some((name) => all.indexOf(name) !== -1);
   }
 
-  /** Usage and end from the last events alone; undefined when they do not tell everything. */
+  /** Reads usage and end from the last events; undefined when they do not state everything. */
   #readTail(): StreamAnswer | undefined {
     const chunks = this.#chunks;
     let from = chunks.length;

@@ -6,14 +6,17 @@ import { jsonElements, jsonMembers } from "./json-keys.ts";
 import { ambiguousField, invalid, inspectObject, modelFault } from "./model-request.ts";
 import { equalFolded, RequestFields } from "./request-fields.ts";
 
-/** What the creation of a task says that matters for its price. The bytes themselves are never changed. */
+/** Content of a task's creation that matters for its price. The bytes themselves never change. */
 export interface TaskRequest {
   readonly model: string;
   /** Null where none is named. */
   readonly taskType: string | null;
-  /** As what a gateway may take it that does not read the fields which name its model and type; empty for most. */
+  /** Models and types that a gateway may see if it does not read the fields that name them; empty for most. */
   readonly others: readonly { readonly model: string; readonly taskType: string | null }[];
-  /** How much the named field states: once for an `input` that is an object, else for each element of the list; never empty. */
+  /**
+   * Returns the amounts that a field states: one for an `input` object, else one for each element of the list; never
+   * empty.
+   */
   stated(field: string): readonly Stated[];
 }
 
@@ -24,7 +27,7 @@ export type TaskRequestResult =
   | { readonly ok: true; readonly request: TaskRequest }
   | { readonly ok: false; readonly refusal: Refusal };
 
-/** Where a creation states what matters for its price. */
+/** Fields of a creation that matter for its price. */
 export interface CreationFields {
   readonly model: NameSource;
   readonly type: NameSource;
@@ -42,7 +45,7 @@ const taskFields: CreationFields = {
 /** Members of `config`; the webhook's are read where Farebox relays it. */
 const configFields = new RequestFields({ service_mode: "priced" });
 
-/** What a task type can be called: it is written down with the charge. */
+/** Pattern of a task type, which is stored with the charge. */
 const nameText = /^[^\p{Cc}\p{Cs}]{1,256}$/u;
 
 const openBracket = 0x5b;
@@ -50,12 +53,15 @@ const openBracket = 0x5b;
 /** A list with more elements than any gateway takes is not read: each is `unclear`. */
 const elementsMax = 1000;
 
-/** Returns the fields of a creation that are read: another reader must not take them from elsewhere. */
+/** Returns the fields of a creation that Farebox reads, which other readers must not take from elsewhere. */
 export function readFields({ model, type, input }: CreationFields): readonly string[] {
   return [...new Set([model.field, type.field, input, "config"])].filter((field) => field !== null);
 }
 
-/** Reads the creation of a task for looking only. Refuses what the gateway might read differently, as for a chat. An empty body states nothing. */
+/**
+ * Reads the creation of a task without changing it. Refuses one that the gateway might read differently, as for a chat.
+ * An empty body states nothing.
+ */
 export function readTaskRequest(body: Buffer, fields: CreationFields = taskFields): TaskRequestResult {
   const bytes = body.length === 0 && fields.model.fixed !== null ? Buffer.from("{}") : body;
   const inspected = inspectObject(
@@ -87,7 +93,7 @@ export function readTaskRequest(body: Buffer, fields: CreationFields = taskField
   };
 }
 
-/** What the request names may be read or not: each mix of it and what the route states. */
+/** Returns each mix of what the request and the route name: a gateway may read either. */
 function othersOf(model: string, taskType: string | null, fields: CreationFields): TaskRequest["others"] {
   const models = [...new Set([model, fields.model.fixed ?? model])];
   const types = [...new Set([taskType, fields.type.fixed ?? taskType])];

@@ -56,7 +56,7 @@ export function tasksNamed(text: Buffer): ReadonlySet<string> {
   return named;
 }
 
-/** Whether a letter of `task_id` is written as an escape, so that the name is not found in the bytes. */
+/** Reports that a letter of `task_id` may be escaped, so that the name is not found in the bytes. */
 function hasEscapedTaskId(text: Buffer): boolean {
   return text.includes("\\u00") && /\\u00(?:5f|6[149b]|7[34])/i.test(text.toString("latin1"));
 }
@@ -221,7 +221,7 @@ function errorTexts(data: JsonObject, result: JsonObject): string[] {
     .map((text) => text.slice(0, errorCharsMax));
 }
 
-/** Errors are looked through for their meaning: a longer text says no more. */
+/** Longest error text that is searched for its meaning. */
 const errorCharsMax = 2000;
 
 function detailText(detail: unknown): string | undefined {
@@ -229,7 +229,7 @@ function detailText(detail: unknown): string | undefined {
   return isObject(detail) && typeof detail["message"] === "string" ? detail["message"] : undefined;
 }
 
-/** Any code but 0 is an error. */
+/** Any code other than 0 is an error. */
 function statesCode(code: unknown): boolean {
   if (code instanceof Digits) return !/^-?0+(?:\.0+)?$/.test(code.text);
   return typeof code === "string" && code !== "" && code !== "0";
