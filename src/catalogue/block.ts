@@ -1,11 +1,11 @@
 import type { Fault } from "../core/fault.ts";
 import type { Path, ReadFile } from "./read.ts";
 
-/** A part of a price file: where it stands, what was already found wrong in it, and where its faults go. */
+/** A part of a price file: its position, the faults already found in it, and the report of new ones. */
 export interface Block {
   /** The part of this one at a path. */
   at(...path: Path): Block;
-  /** Whether the field says, by its value or by being left out, what the file means: it was neither cut out nor mistyped. */
+  /** Reports that the field's value, or its absence, is what the file means: it was neither cut out nor mistyped. */
   reliable(field: string): boolean;
   report(message: string): void;
   /** Line in its file, from 1. */

@@ -24,7 +24,7 @@ export type CatalogueResult =
 /** As `buildCatalogue`, where every file could be read: equal texts give an equal catalogue. */
 export type CatalogueBuilder = (layers: readonly (readonly PriceText[])[]) => CatalogueResult;
 
-/** Where a thing is stated. */
+/** Position of a statement. */
 interface Location {
   readonly file: ReadFile;
   readonly layer: number;
@@ -94,7 +94,7 @@ interface Groups {
   readonly byName: ReadonlyMap<string, Group>;
   /** Names of groups that were cut out for faults of their own. */
   readonly lost: ReadonlySet<string>;
-  /** Whether all groups are known: no file could hide one. */
+  /** True if all groups are known: every file could be read. */
   readonly whole: boolean;
 }
 

@@ -12,7 +12,7 @@ export interface Loaded {
   readonly origins: Origins;
 }
 
-/** How the price of a model, by any of its names, comes about at an instant; undefined for a model that nothing prices. */
+/** Explains the price of a model, by any of its names, at an instant; undefined for a model without a price. */
 export function explainPrice({ catalogue, origins }: Loaded, name: string, at: number): PriceExplanation | undefined {
   const model = catalogue.find(name, at);
   const origin = model && origins.models.get(model.id);

@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { buildCatalogue, type CatalogueBuilder, type CatalogueResult, type PriceText } from "./build.ts";
 import type { Fault } from "../core/fault.ts";
 
-/** Where price files are: the shipped ones, and a user's over them where there is one. */
+/** Folders of price files: the shipped ones, and a user's over them. */
 export interface PriceFolders {
   readonly shipped: URL | string;
   readonly user?: string | undefined;

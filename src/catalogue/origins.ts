@@ -6,7 +6,7 @@ import type { FileLocation } from "../ports/catalogue.ts";
 export interface ModelOrigin {
   readonly provider: string;
   readonly model: StatedModel;
-  /** What its file states for all of its models. */
+  /** Values that its file states for all of its models. */
   readonly defaults: StatedTraits;
   /** Its group's share of the official price; null for a model without a group. */
   readonly fraction: Fraction | null;

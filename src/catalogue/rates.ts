@@ -20,7 +20,7 @@ export interface StatedSides {
   readonly gateway: StatedRates;
 }
 
-/** What was worked out, or each class that has no exact rate and why. */
+/** Resolved rates, or each class without an exact rate and the reason. */
 export type RatesResult =
   | { readonly ok: true; readonly rates: Rates }
   | { readonly ok: false; readonly faults: readonly RateFault[] };
@@ -42,8 +42,8 @@ export function listRates(official: StatedRates): Rates {
 }
 
 /**
- * Why a class is charged as it is: the gateway's absolute rate; else, for cached input, the charged input rate; else the
- * group's share of the official rate; else the charged rate of the parent class. Null where nothing says it.
+ * Returns the rule of a class: the gateway's absolute rate; else, for cached input, the charged input rate; else the
+ * group's share of the official rate; else the charged rate of the parent class. Null without any.
  */
 export function rateRule(name: TokenClass, stated: StatedSides, fraction: Fraction | null): RateRule | null {
   const { official, gateway } = stated;
@@ -54,7 +54,7 @@ export function rateRule(name: TokenClass, stated: StatedSides, fraction: Fracti
   return parent === null ? null : { kind: "parent", of: parent };
 }
 
-/** What the gateway charges, class by class, as `rateRule` says. A class whose parent has a fault gets none of its own. */
+/** Returns the charged rates by class, as `rateRule` says. A class whose parent has a fault gets none of its own. */
 export function chargedRates(stated: StatedSides, fraction: Fraction | null): RatesResult {
   const { official, gateway } = stated;
   const rates: Partial<Record<TokenClass, PicoUsdPerToken>> = {};

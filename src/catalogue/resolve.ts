@@ -33,13 +33,13 @@ export interface ModelStatement {
   readonly provider: string;
   readonly model: StatedModel;
   readonly defaults: StatedTraits;
-  /** Where the model stands in its file. */
+  /** Position of the model in its file. */
   readonly block: Block;
   /** The file's defaults. */
   readonly defaultsBlock: Block;
 }
 
-/** What holds for a model whose file does not say; each on the dear side. */
+/** Defaults for a model whose file states none; each errs on the expensive side. */
 const fallback = { errorFactor: "1.5", tokensPerByte: "1.5", tokensPerSecond: 400 } as const;
 
 /** The model at all times, with gaps in price where none is in force; faults are reported and make it incomplete. */

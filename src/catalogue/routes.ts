@@ -71,7 +71,7 @@ function reportOverlaps(statements: readonly Statement[]): void {
   });
 }
 
-/** Which fields mean something, beside `does`, `source` and `keys`. */
+/** Fields of each kind of route, in addition to `does`, `source` and `keys`. */
 const fieldsOf: Readonly<Record<RouteKind, readonly (keyof StatedRoute)[]>> = {
   create: ["model", "model_field", "type", "type_field", "input"],
   retrieve: ["task_field"],

@@ -10,7 +10,7 @@ import { tokenClasses, units, type TokenClass } from "../core/tokens.ts";
  * Nothing is transformed: a value that passes is the value that was written.
  */
 
-/** Dearest rate that is accepted: times the largest context it stays far within 64 bits of pico-USD. */
+/** Highest accepted rate: times the largest context, it stays far within 64 bits of pico-USD. */
 const rateMaxUsdPerMillion = "10000";
 const tokensMax = 100_000_000;
 

@@ -1,7 +1,7 @@
 import type { Block } from "./block.ts";
 import type { StatedPrice } from "./schema.ts";
 
-/** What of a price says when it holds. */
+/** Dates of a price's validity. */
 type Dated = Pick<StatedPrice, "from" | "until">;
 
 /** A price's half-open span of UTC days as instants, milliseconds since 1970. `end` is null while it has no successor. */

@@ -9,7 +9,7 @@ import type { LoadedCatalogue } from "./catalogue.ts";
 import type { Fault } from "../core/fault.ts";
 import { readPriceFolder, readPriceTexts, type PriceFolders, type PriceTexts } from "./load.ts";
 
-/** What became of files that were read again. */
+/** Result of reading the files again. */
 export type Reload =
   /** They are in force; `before` is the digest of what was. */
   | { readonly kind: "taken"; readonly before: string; readonly catalogue: LoadedCatalogue }
@@ -21,7 +21,7 @@ export interface WatchOptions {
   readonly clock: Clock;
   /** Told of every reload that was tried. */
   readonly onReload: (reload: Reload) => void;
-  /** How long files must stay the same before they are taken over; 250 ms unless given. */
+  /** Time without changes before files are read, in milliseconds; 250 unless given. */
   readonly quietMs?: number;
   /** How often the user's folder is read where no notice of a change came; 5 s unless given. */
   readonly pollMs?: number;

@@ -114,8 +114,8 @@ export interface Catalogue {
 }
 
 /**
- * Why a class is charged as it is: the gateway states it, it is this fraction of its own official rate, or it is charged
- * as another class.
+ * Rule of a class's charged rate: stated by the gateway, this fraction of its own official rate, or the rate of another
+ * class.
  */
 export type RateRule =
   | { readonly kind: "stated" }

@@ -45,7 +45,7 @@ export interface Exchange {
   /** Lower-case name; undefined when absent. Repeated values are joined as HTTP joins them. */
   header(name: string): string | undefined;
   headers(): Iterable<readonly [name: string, value: string]>;
-  /** Whether it came from this machine, under a loopback name and without a forwarder in between. */
+  /** True if it came from this machine, under a loopback name and without a forwarder. */
   readonly isLocal: boolean;
   /** The address that the connection came from; "" where it is gone. */
   readonly remoteAddress: string;
@@ -56,7 +56,7 @@ export interface Exchange {
   /** In its place: the body as it comes, within the limit of one request's size. */
   openBody(): BodyOpening | Promise<BodyOpening>;
 
-  /** Whether the client has gone before its answer was complete. */
+  /** True if the client left before its answer was complete. */
   readonly clientGone: boolean;
   /** At most one listener; called once, when the client goes before its answer is complete. */
   onClientGone(listener: () => void): void;

@@ -57,7 +57,7 @@ export interface GatewayReceiver {
 }
 
 export interface GatewayCall {
-  /** Whether bytes of the request may have reached the gateway. */
+  /** True if bytes of the request may have reached the gateway. */
   readonly sent: boolean;
   /** Stops reading from the gateway until `resume`; silence does not count meanwhile. */
   pause(): void;

@@ -11,11 +11,11 @@ export interface ReadYaml<Value = unknown> {
   readonly name: string;
   readonly value: Value;
   readonly faults: readonly Fault[];
-  /** Whether the value at this path was cut out, itself or with what it stood in. */
+  /** Reports that the value at this path was cut out, alone or with its block. */
   lost(path: Path): boolean;
   /** The names of the entries that were cut out of the block at this path. */
   lostIn(path: Path): readonly string[];
-  /** Whether the block at this path has an unknown field whose name is near to this one. */
+  /** Reports that the block at this path has an unknown field with a name similar to this one. */
   mistyped(path: Path, field: string): boolean;
   /** A fault at a value, or at its key where the value is a block, a list or missing. */
   faultAt(path: Path, message: string): Fault;

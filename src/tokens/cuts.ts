@@ -1,10 +1,9 @@
 /**
- * Where a long text may be cut without changing its count. The tokenizer's time grows with the square of a piece that
- * its regular expression cannot split, and a piece of 1M letters panics the WASM module, so no piece may be long.
- *
- * A cut after a letter or digit is exact when what follows is none, nor a mark or an apostrophe: no regex piece of
- * o200k_base or cl100k_base spans such a place. (Letters new in Unicode 17, which Node knows and tiktoken
- * 1.0.22 does not, are the exception: a cut right after one may change the count by a token.)
+ * End of a cut that keeps a long text's count. The tokenizer's time grows with the square of a piece that its regular
+ * expression cannot split, and a piece of 1M letters panics the WASM module, so pieces must be short. A cut after a
+ * letter or digit is exact if no letter, digit, mark or apostrophe follows: no regex piece of o200k_base or cl100k_base
+ * spans it. (Exception: a cut right after a letter new in Unicode 17, which tiktoken 1.0.22 does not know, may change
+ * the count by a token.)
  */
 const safeEnd = /[\p{L}\p{N}](?![\p{L}\p{N}\p{M}'’])/u;
 
@@ -13,7 +12,7 @@ export const pieceUnitsMin = 512;
 /** UTF-16 units after which a piece is cut whatever it holds; such a cut adds at most a few tokens. */
 export const pieceUnitsMax = 1024;
 
-/** Where the piece that begins at `start` ends: beyond `start`, at most `pieceUnitsMax` after it. */
+/** Returns the end of the piece that begins at `start`: beyond `start`, at most `pieceUnitsMax` after it. */
 export function pieceEnd(text: string, start: number): number {
   const last = start + pieceUnitsMax;
   if (last >= text.length) return text.length;

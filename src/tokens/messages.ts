@@ -7,7 +7,7 @@ export interface CountJob {
   readonly texts: readonly string[];
   /** Texts from this one on are counted with all but ASCII written as `\u` escapes. */
   readonly escapedFrom: number;
-  /** Where the count ends: what is longer counts as that many. */
+  /** Most tokens to count: a longer text counts as this many. */
   readonly atMost: number;
 }
 

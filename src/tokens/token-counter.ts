@@ -82,7 +82,7 @@ export function createTokenCounter(options: TokenCounterOptions = {}): WarmableT
   };
 }
 
-/** Whether the texts together are at most so many UTF-8 bytes; long ones are not read through for it. */
+/** Reports that the texts have at most `bytesMax` UTF-8 bytes together, without scanning long ones. */
 function fits(texts: readonly string[], bytesMax: number): boolean {
   let bytes = 0;
   for (const text of texts) {

@@ -1,7 +1,7 @@
 import { storedText } from "../core/stored-text.ts";
 import { isObject, listOr, objectOr, textOr, type JsonObject } from "./json.ts";
 
-/** What of an answer decides its cost beside its usage. */
+/** Terms of an answer that decide its cost, in addition to its usage. */
 export interface AnswerTerms {
   /** As it is stored; null where it names none. */
   readonly servedModel: string | null;
@@ -95,7 +95,7 @@ export function mergeCalls(...stated: readonly (ToolCalls | undefined)[]): ToolC
   return Object.fromEntries(all);
 }
 
-/** Whether a choice of a chat cites pages: a search was made for it. */
+/** Reports that a choice of a chat cites pages: a search was made for it. */
 export function citesPages(choice: unknown, where: "message" | "delta"): boolean {
   return listOr(objectOr(objectOr(choice)[where])["annotations"]).some((note) => objectOr(note)["type"] === citation);
 }

@@ -125,7 +125,7 @@ function readPrediction(stated: unknown, bytes: Buffer, findings: Findings): Pic
   return { predictedBytes: bytes.length - bytesOutside(bytes, "prediction") };
 }
 
-/** What the results of parallel calls grow by on their way into the prompt, where all but ASCII is escaped; a bound. */
+/** Returns a bound for the growth of parallel results, where all but ASCII is escaped in the prompt. */
 function escapedBytes(messages: readonly JsonObject[], bytes: Buffer): number {
   if (!messages.some(({ tool_calls }) => listOr(tool_calls).length > 1) || isAscii(bytes)) return 0;
   let isParallel = false;
@@ -227,7 +227,7 @@ export function withModel(bytes: Buffer, model: string): Buffer {
   return replaced(bytes, brace, brace, `"model":${JSON.stringify(model)}${isEmpty ? "" : ","}`);
 }
 
-/** Whether an answer refuses a request because it asks for stream usage, as far as its words tell. */
+/** Reports that an answer refuses a request for asking for stream usage, as far as its text shows. */
 export function refusesStreamUsage(status: number, answer: Buffer): boolean {
   return (status === 400 || status === 422) && (answer.includes("stream_options") || answer.includes("include_usage"));
 }

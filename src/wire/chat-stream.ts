@@ -157,12 +157,14 @@ function finishes(event: JsonObject): boolean {
   });
 }
 
-/** Whether an event carries no part of the answer. Gemini's own chunks state the usage so far next to their candidates. */
+/**
+ * Reports that an event carries no part of the answer. Gemini's chunks state the usage so far next to their candidates.
+ */
 function isUsageAlone(event: JsonObject): boolean {
   return listOr(event["choices"]).length === 0 && listOr(event["candidates"]).length === 0;
 }
 
-/** Whether an event is the extra usage chunk that `include_usage` adds: a usage and exactly no choices. */
+/** Reports the extra usage chunk of `include_usage`: a usage and an empty list of choices. */
 export function isUsageChunk(data: string): boolean {
   if (!data.includes('"usage"')) return false;
   const event = parseJson(data);

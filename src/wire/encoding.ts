@@ -16,7 +16,7 @@ const decoders: ReadonlyMap<string, () => Transform> = new Map<string, () => Tra
   ["zstd", () => createZstdDecompress({ chunkSize, finishFlush: constants.ZSTD_e_flush })],
 ]);
 
-/** Whether a body with this `content-encoding` is plain bytes. */
+/** Reports that a body with this `content-encoding` is plain bytes. */
 export function isPlain(contentEncoding: string | undefined): boolean {
   return contentEncoding === undefined || contentEncoding === "" || contentEncoding.toLowerCase() === "identity";
 }

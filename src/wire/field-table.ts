@@ -28,7 +28,7 @@ const members = (fields: Fields, otherwise?: FieldMeaning): FieldMeaning => ({
   ...(otherwise !== undefined && { otherwise }),
 });
 
-/** How a part of the prompt is kept in a cache. */
+/** Controls of a cached part of the prompt. */
 export const cacheControl = members({ type: "free", ttl: "cache_lifetime" });
 const cacheBreakpoint = members({
   mode: "free",
@@ -41,7 +41,7 @@ const cacheOptions = members({
   ttl: expensive("a cache that is kept for longer may cost more", { unless: ["30m"] }),
 });
 
-/** Chooses who answers, and what the gateway does beside; the same in every JSON request. */
+/** Chooses the model, and further work of the gateway; the same in every JSON request. */
 const routing: Fields = {
   ...all(
     "models",
@@ -63,7 +63,7 @@ const routing: Fields = {
   ...free("timeout transforms session_id trace usage debug cache_salt request_id"),
 };
 
-/** How a text is sampled and shown; they add nothing to it. */
+/** Controls of sampling and display; they add no text. */
 const sampling = free(`
   allowed_token_ids bad_words early_stopping frequency_penalty guided_choice guided_decoding_backend guided_grammar guided_json guided_regex
   guided_whitespace_pattern ignore_eos include_stop_str_in_output length_penalty logit_bias logprobs min_p min_tokens presence_penalty

@@ -4,7 +4,7 @@ import { Findings } from "./findings.ts";
 import { baseOf, mayNameModels, type RequestFields } from "./request-fields.ts";
 import type { Refusal } from "../core/refusals.ts";
 
-/** What the first bytes of a form said, before it is priced. */
+/** Content of a form's first bytes, before it is priced. */
 export interface FormHead {
   /** Complete fields that are no files, the first of each name; null for a value too long to be looked at. */
   readonly values: ReadonlyMap<string, string | null>;
@@ -12,15 +12,15 @@ export interface FormHead {
   readonly texts: readonly (readonly [name: string, value: string | null])[];
   /** Names of all parts in their order, files too. */
   readonly names: readonly string[];
-  /** Whether more is to come than was seen. */
+  /** True if more bytes follow. */
   readonly isOpen: boolean;
-  /** Whether it is written as every reader reads it. */
+  /** True if every reader reads it alike. */
   readonly isClear: boolean;
   /** Bytes that were seen. */
   readonly bytes: number;
 }
 
-/** How the form of a kind of request is read. */
+/** Reader of the forms of one kind of request. */
 export interface FormReader {
   readonly fields: RequestFields;
   read(form: FormHead): ModelRequestResult;
@@ -46,7 +46,9 @@ export function modelOf(
   return fault ?? { ok: true, model: model ?? unnamedModel };
 }
 
-/** What a form's parts mean; what is still to come may add to the prompt unseen. Undefined where it names too many models. */
+/**
+ * Returns the meaning of a form's parts; parts that still follow may add to the prompt. Undefined for too many models.
+ */
 export function formFindings(form: FormHead, fields: RequestFields): Findings | undefined {
   const findings = new Findings();
   const { model } = Object.fromEntries(form.values);
@@ -82,7 +84,9 @@ export class FormWatch implements FormListener {
     this.#fields = fields;
   }
 
-  /** Whether the model and the beginning of a file have come: what prices depend on is to stand before files. */
+  /**
+   * True once the model and the beginning of a file have arrived: fields that decide the price must come before files.
+   */
   get isEnough(): boolean {
     return !this.#isClear || (this.#hasFile && this.#values.has("model"));
   }
@@ -150,7 +154,7 @@ export class FormWatch implements FormListener {
 /** Unknown parts that are remembered after the request was priced. */
 const lateMax = 100;
 
-/** What a form may not bring any more once its request is priced. */
+/** Fields that a form may no longer send after its request was priced. */
 export interface FormSeal {
   /** A first field that prices depend on, which could make it more expensive than what is held. */
   readonly isFirm: boolean;

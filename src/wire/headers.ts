@@ -12,7 +12,7 @@ const requestPrefixes = ["openai-", "anthropic-", "x-stainless-"];
 /** `idempotency-key`, and names with a prefix that a gateway may read as one. */
 const idempotencyName = /idempoten/;
 
-/** Whether a gateway may take a header for an idempotency key. */
+/** Reports that a gateway may read a header as an idempotency key. */
 export function isIdempotencyHeader(name: string): boolean {
   return idempotencyName.test(name);
 }

@@ -47,7 +47,7 @@ function nameIn(written: Buffer): string {
   return String(parseJson(written.toString("utf8")));
 }
 
-/** Where the value at a path of names stands, offsets of the whole; of a name that is given twice the last one, as `JSON.parse` reads it. */
+/** Returns the position of the value at a path of names. Of two equal names, the last counts, as for `JSON.parse`. */
 export function valueAt(
   bytes: Buffer,
   path: readonly string[],

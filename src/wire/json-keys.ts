@@ -1,7 +1,7 @@
 import { skipString } from "./json-string.ts";
 import { parseJson } from "./json.ts";
 
-/** Where one top-level member of a JSON object stands in its bytes. Offsets are half-open. */
+/** Position of one top-level member of a JSON object in its bytes. Offsets are half-open. */
 export interface JsonMember {
   readonly name: string;
   readonly valueStart: number;
@@ -60,8 +60,8 @@ export function jsonElements(bytes: Buffer, most: number): Buffer[] | undefined 
 }
 
 /**
- * Whether an object anywhere within a JSON value has a member twice: one reader takes the first, another the last. `value`: what it
- * was parsed to.
+ * Reports that an object within a JSON value has a member twice: readers differ on which they take. `value`: the parsed
+ * JSON.
  */
 export function repeatsMember(json: Buffer, value: unknown): boolean {
   let names = 0;

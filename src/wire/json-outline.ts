@@ -26,7 +26,7 @@ export class JsonOutline {
   #escaped = false;
   #stringBytes = 0;
   #kept: Buffer[] = [];
-  /** Where the line ends in the chunk that is read; searched once a line, as a line may have any number of strings. */
+  /** End of the line in the current chunk; searched once a line, because a line may have any number of strings. */
   #lineEnd = -1;
 
   constructor(write: (bytes: Buffer) => void, options: { readonly lines: boolean } = { lines: false }) {
@@ -136,7 +136,7 @@ function firstOf(a: number, b: number, none: number): number {
   return Math.min(a === -1 ? none : a, b === -1 ? none : b);
 }
 
-/** What a piece takes beside its bytes. */
+/** Memory of a piece in addition to its bytes. */
 const pieceBytes = 32;
 
 /** Reads an answer by its outline. */

@@ -2,11 +2,11 @@ import type { Usage } from "../core/usage.ts";
 import type { AnswerTerms } from "./answer-terms.ts";
 import type { Written } from "./output-walk.ts";
 
-/** What an answer says that matters for its price. */
+/** Content of an answer that matters for its price. */
 export interface ModelAnswer extends Written, AnswerTerms {
   /** Undefined when the gateway reported none that can be believed. */
   readonly usage: Usage | undefined;
-  /** Whether it is an answer of its kind at all; an error page is none. */
+  /** True if it is an answer of its kind; an error page is not. */
   readonly isAnswer: boolean;
 }
 

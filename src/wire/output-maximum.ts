@@ -4,7 +4,7 @@ import { replaced, withMember } from "./json-edit.ts";
 import { jsonMembers } from "./json-keys.ts";
 import { isOutputLimit } from "./model-request.ts";
 
-/** How requests of an endpoint limit the text of their answers. */
+/** Limit of the answer's text in requests of an endpoint. */
 export interface OutputMaximum {
   readonly api: TextApi;
   /** Fields of the request that state a maximum for each choice. */

@@ -11,7 +11,7 @@ export type Meaning = "text" | "json" | "media" | "sealed" | "free";
 
 /** Members of an object, or of each object of a list. */
 export interface Shape {
-  /** What a string is that stands in place of the object; unknown output where absent. */
+  /** Meaning of a string in place of the object; unknown output if absent. */
   readonly string?: Meaning;
   readonly members: Readonly<Record<string, Known>>;
   /** Members that say the same thing: what two of them repeat counts once. */
@@ -105,7 +105,7 @@ const sealedReasoning = all(
   "signature encrypted_content reasoning_opaque reasoning_encrypted thought_signature reasoning_signature",
 );
 
-/** What gateways repeat of their provider's own answer. */
+/** Members of the provider's own answer that gateways repeat. */
 const providerFields: Shape = {
   members: members(reasoningMembers, sealedReasoning, { refusal: "text" }, all("free", "citations annotations")),
   copies: new Set(reasoningNames),
@@ -242,11 +242,11 @@ export const response: Shape = {
   ),
 };
 
-/** A member of an event of a response, and where what it says belongs within its item; `#` is the index of its part. */
+/** A member of a response event, and the position of its content within the item; `#` is the index of its part. */
 export interface EventMember {
   readonly known: Known;
   readonly at: string;
-  /** Whether it adds to what was said there; else it repeats it. */
+  /** True if it adds to the text there; false if it repeats it. */
   readonly isDelta: boolean;
 }
 

@@ -3,7 +3,7 @@ import { isTaskId, tasksNamed } from "./task.ts";
 import { equalFolded } from "./request-fields.ts";
 import { parseJson } from "./json.ts";
 
-/** What of an answer's envelope tells nothing of other keys' tasks: totals do. */
+/** Envelope members that reveal nothing of other keys' tasks, unlike totals. */
 const envelopeNames = new Set(["code", "message", "msg", "success", "timestamp", "page", "page_size"]);
 
 /** Lists nest no deeper in any answer that is known. */
@@ -45,7 +45,7 @@ function plainText(value: Buffer): string | undefined {
   return typeof parseJson(text) === "object" ? undefined : text;
 }
 
-/** Whether a record, with all records in it, is of these tasks alone. */
+/** Reports that a record, with all records in it, belongs only to these tasks. */
 function isOwn(record: Buffer, own: ReadonlySet<string>): boolean {
   const ids = [...tasksNamed(record)];
   return ids.length > 0 && ids.every((id) => isTaskId(id) && own.has(id));

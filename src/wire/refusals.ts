@@ -277,7 +277,7 @@ const periodWords: Readonly<Record<Period, string>> = {
   "1mo": "a month",
 };
 
-/** A budget as those know it who have to live with it: whose it is, and its name for `farebox budgets`. */
+/** Returns the name of a budget for those it limits: its owner, and its name for `farebox budgets`. */
 function nameOfBudget({ window: { budget } }: Shortage, scopeName: string): string {
   return `The budget ${owner(budget.scope, scopeName)} (${scopeName}, ${formatUsd(budget.limit)} USD ${periodWords[budget.period]})`;
 }
@@ -299,7 +299,7 @@ function owner(scope: Scope, scopeName: string): string {
   }
 }
 
-/** What is unspent, never below nothing. */
+/** Returns the unspent amount, at least 0. */
 function unspent({ window }: Shortage): string {
   return formatUsd(larger(noMoney, subtract(window.budget.limit, window.spent)));
 }
@@ -335,7 +335,7 @@ function budgetHeld(shortage: Shortage, scopeName: string): ErrorParams {
   };
 }
 
-/** With the output that would fit now. */
+/** Adds the output that would fit now. */
 function withAffordable(error: ErrorParams, { affordable }: { readonly affordable?: Affordable }): ErrorParams {
   if (affordable === undefined) return error;
   const { tokens, field } = affordable;

@@ -1,7 +1,7 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 import type { RunSession } from "../core/run-sessions.ts";
 
-/** What the credential of a session states. */
+/** Content of a session's credential. */
 export interface RunCredential extends Pick<RunSession, "id" | "key" | "expiresAt"> {
   readonly mac: string;
 }
@@ -22,7 +22,7 @@ export function credentialOf(session: Pick<RunSession, "id" | "key" | "expiresAt
   return `sk-fb-${id}-${key}-${expiresAt.toString(36)}-${macOf(session, secret)}`;
 }
 
-/** Whether the ledger's secret signed a credential. */
+/** Reports that the ledger's secret signed a credential. */
 export function isSigned(credential: RunCredential, secret: string): boolean {
   // Texts, because several texts of base64 may stand for the same bytes.
   return timingSafeEqual(Buffer.from(credential.mac), Buffer.from(macOf(credential, secret)));

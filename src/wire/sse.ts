@@ -5,7 +5,7 @@ const colon = 0x3a;
 /** A longer event is not kept: no answer of a model has one, and a line without an end would fill the memory. */
 export const eventBytesMax = 16 * 1024 * 1024;
 
-/** What a piece takes beside its bytes: a line may come byte by byte. */
+/** Memory of a piece in addition to its bytes: a line may come byte by byte. */
 const pieceBytes = 100;
 
 /** Kept of a line that is too long: enough to know its field. */
@@ -26,7 +26,7 @@ export class SseReader {
   #data: string[] = [];
   #dataBytes = 0;
   #dataSize = 0;
-  /** The event at hand is too long: nothing of it is kept. */
+  /** True if the current event is too long to be kept. */
   #leftOut = false;
   /** Bytes of the line at hand that were reported before its end. */
   #reported = 0;
@@ -192,7 +192,7 @@ function valueOf(bytes: Buffer, start: number, end: number): string {
   return bytes.toString("utf8", valueStart, end);
 }
 
-/** Whether a line is a comment, or a field that says nothing of an answer. */
+/** Reports that a line is a comment, or a field that does not matter. */
 function isLeftAside(bytes: Buffer, start: number, end: number): boolean {
   if (bytes[start] === colon) return true;
   const name = /^(?:event|id|retry)(?=:|$)/;

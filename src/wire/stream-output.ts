@@ -1,7 +1,7 @@
 import { jsonOf } from "./json.ts";
 import { writtenOf, type OutputSink, type Written } from "./output-walk.ts";
 
-/** Learns what a stream writes in the tick in which its event becomes whole. */
+/** Receives the output of a stream in the tick in which its event is complete. */
 export interface OutputListener {
   text(text: string, choice: number): void;
   /** Bytes that no tokenizer counts. */
@@ -23,7 +23,7 @@ const constantBytesMax = 256;
 
 type Place = string | number;
 
-/** What a stream wrote: texts by choice or part, and the bytes of what cannot be counted. */
+/** Output of a stream: texts by choice or part, and the bytes of uncounted output. */
 export class StreamOutput {
   readonly #texts = new Map<Place, { pieces: string[]; length: number }>();
   /** The most bytes that each repeated member had. */
@@ -83,7 +83,7 @@ export class StreamOutput {
     }
   }
 
-  /** What was written at a place; empty where it is too long to be compared again and again. */
+  /** Returns the text at a place; empty if it is too long to be compared repeatedly. */
   textAt(place: Place): string {
     const kept = this.#texts.get(place);
     if (kept === undefined || kept.length > comparedUnitsMax) return "";

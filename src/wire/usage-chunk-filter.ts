@@ -12,12 +12,12 @@ const lineFeed = 0x0a;
 const carriageReturn = 0x0d;
 const nothing = Buffer.alloc(0);
 
-/** Which events are taken out. */
+/** Events to remove. */
 interface Dropped {
   /** False where none of the events in these bytes is. Cheap: it is asked of every chunk. */
   mayHold(bytes: Buffer): boolean;
   is(data: string): boolean;
-  /** Whether the beginning of an event shows that it is another one. */
+  /** Reports that the beginning of an event shows another kind of event. */
   isOther?(beginning: Buffer): boolean;
 }
 
@@ -28,7 +28,7 @@ interface Dropped {
 export class EventFilter {
   readonly #dropped: Dropped;
   readonly #bytesMax: number;
-  /** Whether an event was taken out. */
+  /** True if an event was removed. */
   hasDropped = false;
   /** Pieces of the event whose blank line has not come yet. */
   #waiting: Buffer[] = [];
@@ -137,7 +137,7 @@ export class UsageChunkFilter extends EventFilter {
 const usageName = Buffer.from('"usage"');
 const noUsage = [":null", ": null"];
 
-/** Whether a usage is named that is not plainly null, as it is in every chunk of a stream that will report it. */
+/** Reports a usage that is not plainly null, as it is in every chunk of a stream that will report it. */
 function hasUsage(bytes: Buffer): boolean {
   for (let at = bytes.indexOf(usageName); at !== -1; at = bytes.indexOf(usageName, at)) {
     at += usageName.length;

@@ -42,7 +42,7 @@ const nothingStated = {
 };
 type Count = keyof typeof nothingStated;
 
-/** Counts that make a usage unreadable where they are malformed. */
+/** Counts that make a usage unreadable if they are malformed. */
 const isTotal: ReadonlySet<Count> = new Set<Count>([
   "prompt",
   "input",
@@ -246,13 +246,13 @@ function usageOf({ counts, isMalformed }: Statement): Usage | undefined {
 
 interface CacheCounts {
   readonly cached: number;
-  /** Written for five minutes, and for an hour. */
+  /** Tokens written for five minutes, and for an hour. */
   readonly five: number;
   readonly hour: number;
   readonly isUnsplit: boolean;
   readonly contradicts: boolean;
   readonly splitContradicts: boolean;
-  /** Whether members next to the prompt state them, and whether its details do. */
+  /** True if members next to the prompt state them (`isOutside`), or its details do (`isDetailed`). */
   readonly isOutside: boolean;
   readonly isDetailed: boolean;
 }
@@ -292,7 +292,7 @@ interface PromptCount {
   readonly contradicts: boolean;
 }
 
-/** The prompt as any vocabulary states it, and where that has the cached tokens. */
+/** Returns the prompt in any vocabulary, and the place of the cached tokens. */
 function promptOf(counts: Counts, { cached, five, hour, isOutside, isDetailed }: CacheCounts): PromptCount | undefined {
   const { prompt, input } = counts;
   const miss = counts.miss.count ?? 0;
@@ -339,9 +339,9 @@ function larger(one: number | undefined, other: number | undefined): number | un
 }
 
 interface Agreed {
-  /** The largest number stated; undefined for none. */
+  /** Largest stated number; undefined for none. */
   readonly count: number | undefined;
-  /** Whether different numbers are stated. 0 is how conversions fill members that they do not use. */
+  /** True if different numbers are stated. Conversions fill unused members with 0. */
   readonly contradicts: boolean;
 }
 
@@ -354,7 +354,7 @@ function agreed(one: Agreed, other: Agreed): Agreed {
   return { count: Math.max(one.count, other.count), contradicts: one.contradicts || other.contradicts || differ };
 }
 
-/** Whether the count is stated and not 0. */
+/** Reports that the count is stated and not 0. */
 function states({ count = 0 }: Agreed): boolean {
   return count > 0;
 }
@@ -365,7 +365,7 @@ function numberOf({ count = 0 }: Agreed): number {
 
 /** Counts by their meaning, as the members of one usage object state them. */
 class Statement {
-  /** Whether a total is no count. */
+  /** True if a total is not a valid count. */
   isMalformed = false;
   readonly #counts: Record<Count, Agreed> = { ...nothingStated };
   #hasUnknown = false;
@@ -426,7 +426,7 @@ function isCount(value: unknown): value is number {
 /** Deeper than any usage; what lies below it is not looked into. */
 const depthMax = 8;
 
-/** Whether there is a whole number other than 0 in it, at any depth. */
+/** Reports a whole number other than 0, at any depth. */
 function hasNumbers(value: unknown, depth = 0): boolean {
   if (typeof value === "number") return value !== 0 && Number.isInteger(value);
   if (typeof value !== "object" || value === null) return false;

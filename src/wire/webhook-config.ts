@@ -4,7 +4,7 @@ import { jsonMembers } from "./json-keys.ts";
 import { isObject, parseJson } from "./json.ts";
 import { equalFolded } from "./request-fields.ts";
 
-/** `config.webhook_config` of a task: whom the gateway tells of its end. "" stands for none. */
+/** `config.webhook_config` of a task: the receiver of the gateway's callback. "" means none. */
 export interface WebhookConfig {
   readonly endpoint: string;
   readonly secret: string;
@@ -18,7 +18,7 @@ export type WebhookConfigResult =
 
 /** Longer addresses and secrets are nobody's. */
 const textCharsMax = 2048;
-/** What can stand in a header. */
+/** Characters that a header cannot contain. */
 // oxlint-disable-next-line no-control-regex -- control characters are what it looks for
 const controls = /[\u0000-\u001f\u007f]/;
 

@@ -4,7 +4,7 @@ import type { z } from "zod";
 import { nearest, type Fault } from "../core/fault.ts";
 import type { Path, ReadYaml } from "../ports/yaml.ts";
 
-/** What kind of file it is, and the shape that one has; all its fields optional, so that an empty file is one. */
+/** Kind of a file and its schema; all fields are optional, so that an empty file is valid. */
 export interface YamlKind<S extends z.ZodType> {
   /** "a price file", for sentences. */
   readonly noun: string;
@@ -208,7 +208,7 @@ function explain(issue: z.core.$ZodIssue, document: Document, { faultAt, faultAt
 }
 
 interface Step {
-  /** Where the step's name is written; for an item of a list, where the item begins. */
+  /** Offset of the step's name, or of the item in a list. */
   readonly keyOffset: number;
   readonly node: Node | null;
 }
@@ -238,7 +238,7 @@ function nodeAt(document: Document, path: Path): Node | null | undefined {
   return node;
 }
 
-/** Where the path's value (or its key, where that is a block, a list or nothing) is written, as near as the file goes. */
+/** Returns the offset of the path's value, or of its key for a block, a list or nothing, as near as the file has it. */
 function offsetOf(document: Document, path: Path, part: "key" | "value"): number {
   let node: Node | null = document.contents;
   let offset = node?.range?.[0] ?? 0;

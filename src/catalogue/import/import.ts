@@ -77,7 +77,7 @@ export function importPrices(
   };
 }
 
-/** What several tables agree on, and the price files state otherwise; and the models that those tables have and the files do not. */
+/** Returns where tables agree on another price than the files, and the models that only the tables have. */
 export function checkPrices(
   layers: readonly (readonly PriceText[])[],
   order: Pick<PriceImportParams, "tables" | "from" | "today">,
@@ -238,7 +238,7 @@ function editOwn(
   return together.ok ? { edited, places } : { edited: [], places: new Map<Proposal, string>() };
 }
 
-/** Whether the edited text states the model with exactly the prices that are proposed. */
+/** Reports that the edited text states the model with exactly the proposed prices. */
 function readsAs(path: string, text: string, { id, model }: Proposal): boolean {
   const { value, faults } = readPriceFile(path, text);
   return faults.length === 0 && isDeepStrictEqual(value.models?.[id]?.prices, model.prices);

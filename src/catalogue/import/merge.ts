@@ -15,7 +15,7 @@ export interface Found {
 export interface MergeTerms {
   /** ISO day on which the prices are compared. */
   readonly day: string;
-  /** How many tables must state a rate for it to be taken. */
+  /** Tables that must state a rate for it to be used. */
   readonly least: number;
 }
 

@@ -17,7 +17,7 @@ export interface ProposalTerms {
   /** Group of models that are new. */
   readonly group: string;
   readonly wantsModel: (id: string) => boolean;
-  /** Whether to propose models that no file names. */
+  /** True to propose models that no file names. */
   readonly withNew: boolean;
 }
 
@@ -28,13 +28,13 @@ export interface Proposal {
   readonly provider: string;
   readonly model: StatedModel;
   readonly added: readonly AddedPrice[];
-  /** Where the user's own folder states the model already, so that the entries must be added there by hand. */
+  /** Position of the model in the user's own folder, for entries that must be added there by hand; null for none. */
   readonly ownPlace: { readonly file: string; readonly line: number } | null;
 }
 
 export interface AddedPrice {
   readonly price: StatedPrice;
-  /** What was in force before; null where nothing was. */
+  /** Price in force before; null for none. */
   readonly before: StatedPrice | null;
   /** Classes that the table leaves out, kept from the entry before. */
   readonly kept: readonly TokenClass[];
@@ -144,7 +144,7 @@ interface MatchedModels {
   readonly rest: readonly (readonly [Found, ...Found[]])[];
 }
 
-/** Which models of the tables are which of the price files. */
+/** Matches models of the tables with those of the price files. */
 export function matchModels(tables: readonly NamedTable[], origins: Origins): MatchedModels {
   const claimed = new Set<TableModel>();
   const known = [...origins.models].flatMap(([id, origin]) => {
@@ -389,7 +389,7 @@ function complete(rates: StatedRates): WholeRates {
   ) as WholeRates;
 }
 
-/** Whether the table states another price, as far as it states one. */
+/** Reports that the table states another price. */
 function differs(table: TablePrice, stated: StatedPrice, serviceTiers: TableServiceTiers): boolean {
   return priceChanges(table, serviceTiers, stated).length > 0;
 }
@@ -400,7 +400,7 @@ export interface PriceChange {
   readonly after: string | null;
 }
 
-/** What the table states otherwise than the entry, each with both amounts; null where one of the two states nothing. */
+/** Returns the differences between table and entry, each with both amounts; null where one states nothing. */
 export function priceChanges(
   table: TablePrice,
   serviceTiers: TableServiceTiers,

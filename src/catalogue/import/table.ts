@@ -36,7 +36,7 @@ export interface TableModel {
   serviceTiers(day: string): TableServiceTiers;
 }
 
-/** What is not proposed, and why. */
+/** A model that is not proposed, and the reason. */
 export interface LeftOut {
   readonly model: string;
   readonly why: string;
@@ -53,7 +53,7 @@ export type TableResult =
   | { readonly ok: true; readonly table: ReadTable }
   | { readonly ok: false; readonly problem: string };
 
-/** Which of a file's providers are asked for, by the file's name and by the family's name here. */
+/** Selects providers of a file, by the file's name and by the family's name here. */
 export type WantsProvider = (name: string, family: string) => boolean;
 
 export type Fields = Readonly<Record<string, unknown>>;
@@ -90,7 +90,7 @@ export function withoutZeros(rates: StatedRates): StatedRates {
   return Object.fromEntries(Object.entries(rates).filter(([name, rate]) => name === "output" || rate !== "0.00"));
 }
 
-/** What both tables are asked: a chat model has both rates, and one that costs nothing is more likely unknown. */
+/** Checks shared by both tables: a chat model has both rates, and one that costs nothing is more likely unknown. */
 export function faultOfRates({ input, output }: StatedRates): string | undefined {
   if (input === undefined || output === undefined)
     return `no price of ${input === undefined ? "input" : "output"} tokens: not a chat model`;

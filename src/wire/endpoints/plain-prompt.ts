@@ -5,9 +5,9 @@ export interface PlainPrompts {
   readonly texts: readonly string[];
   /** Those that came as tokens. */
   readonly tokens: number;
-  /** How many there are, at least 1: each has a context of its own. */
+  /** Number of prompts, at least 1: each has a context of its own. */
   readonly prompts: number;
-  /** Whether a part of it is neither text nor tokens, such as an image: nothing says what that costs. */
+  /** True if a part is neither text nor tokens, such as an image: its cost is unknown. */
   readonly hasParts: boolean;
 }
 

@@ -186,7 +186,10 @@ class ResponsesEventReader implements EventReader {
   }
 }
 
-/** Which item of the output an event is about, by its id and its index. Some gateways give an item several ids, or several items one index. */
+/**
+ * Maps events to items of the output, by id and index. Some gateways give an item several ids, or several items one
+ * index.
+ */
 class Items {
   readonly #output: StreamOutput;
   readonly #byId = new Map<string, string>();

@@ -38,7 +38,10 @@ const prompt: PromptReader = {
 /** Items of the input that bring tools with them. */
 const toolItems: ReadonlySet<string> = new Set(["additional_tools", "tool_search_output"]);
 
-/** What of the input is bounded by its bytes, as `tools` are: tools, which can be more tokens than their text has, and metadata. */
+/**
+ * Returns the bytes of the input that bound its tokens, as those of `tools` do: tools, which may have more tokens than
+ * their text, and metadata.
+ */
 function bytesUncounted(body: Buffer): number {
   return itemsOf(objectInFull(body))
     .map((item) => (toolItems.has(textOr(item["type"])) ? item : item[itemMetadata]))
@@ -118,7 +121,7 @@ function readParts(items: readonly JsonObject[], findings: Findings): PromptPart
   const found = { images: 0, audios: 0, files: 0, payloadBytes: 0 };
   for (const item of items) {
     findings.kind("input", item, responseItems, "message");
-    // What an earlier tool or model said has parts of its own kinds; the whole context is held for it.
+    // Earlier tool output and model output has its own kinds of parts; the whole context is held for it.
     const isHistory = responseItems.get(textOr(item["type"])) === "history";
     for (const part of [...partsOf(item["content"]), ...partsOf(item["output"])].map(objectOr)) {
       if (item["type"] === "shell_call_output") findings.members("input.output", part, shellResultMembers);
@@ -185,7 +188,7 @@ function textOf(body: JsonObject): ChatText {
   };
 }
 
-/** Whether all of an item is text: neither a message, whose parts may be images, nor one that the gateway made. */
+/** Reports that all of an item is text: neither a message, whose parts may be images, nor an item of the gateway. */
 function isTextual(type: string): boolean {
   return type !== "message" && typeof responseItems.get(type) === "object";
 }
