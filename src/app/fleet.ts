@@ -4,7 +4,7 @@ import type { LimitUse } from "../core/limits.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Fleet, Peers, WorkDone } from "../ports/fleet.ts";
 import type { Log } from "../ports/log.ts";
-import type { PeerUsage } from "../proxy/process-limiter.ts";
+import type { PeerUsage } from "../proxy/limits.ts";
 import { peerUsageOf } from "../proxy/peer-usage.ts";
 
 /** The other proxies, as `/readyz` shows them. */

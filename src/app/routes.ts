@@ -26,7 +26,7 @@ import type { TaskOwner } from "../proxy/task-ownership.ts";
 import { createMask } from "../proxy/mask.ts";
 import type { RequestSteps } from "../proxy/metered-request.ts";
 import { settleCharge, type SettleParams } from "../proxy/settle.ts";
-import { createLimiter, type ProcessLimiter, type PeerUsage } from "../proxy/process-limiter.ts";
+import { createLimiter, type ProcessLimiter, type PeerUsage } from "../proxy/limits.ts";
 import type { GatewayHealth, ProcessHealth } from "../reporting/health.ts";
 import { newestReview } from "../reporting/price-review.ts";
 import type { SpendMemory } from "../reporting/spend-memory.ts";

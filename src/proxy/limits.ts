@@ -1,8 +1,18 @@
-import { tightestLimit, type LimitStatus } from "../core/limits.ts";
+import {
+  nothingUsed,
+  sumOfUse,
+  tightestLimit,
+  type LimitMet,
+  type Limits,
+  type LimitStatus,
+  type LimitUse,
+} from "../core/limits.ts";
 import type { Refusal } from "../core/refusals.ts";
+import type { Clock } from "../ports/clock.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
 import type { Authenticated } from "./authenticate.ts";
 import { refuse, type Summary } from "./handler.ts";
+import { SlidingWindow } from "./sliding-window.ts";
 
 /**
  * The limits of keys and teams. Looking and taking are one step without a wait in between, so that no two requests of a
@@ -114,4 +124,272 @@ export function limitHeaders(standings: readonly LimitStatus[]): HeaderList {
 function spanText(ms: number): string {
   const seconds = Math.ceil(ms / 1000);
   return seconds < 60 ? `${seconds}s` : `${Math.floor(seconds / 60)}m${seconds % 60}s`;
+}
+
+/** Usage of a key or a team. */
+interface Meter {
+  readonly requests: SlidingWindow;
+  readonly tokens: SlidingWindow;
+  running: number;
+}
+
+/** A key or team that limits a request, with the limits in force when it came. */
+interface Party {
+  readonly scope: string;
+  readonly limits: Limits;
+  readonly meter: Meter;
+  /** Returns the usage that peers reported last. */
+  readonly peers: () => LimitUse;
+}
+
+/** Returns the usage by peers of a key's or team's limits, by its id. */
+export type PeerUsage = (id: string) => LimitUse;
+
+/** It answers at once. */
+export interface ProcessLimiter extends Limiter {
+  enter(who: Authenticated): Entry;
+  /** Returns the usage in this process, by the ids of keys and teams with limits and any usage. */
+  used(): Readonly<Record<string, LimitUse>>;
+}
+
+const free: Entry = { ok: true, slot: unlimited };
+
+/** Meters in memory before unused ones are removed. */
+const metersBeforeSweep = 1024;
+
+/**
+ * Counts in this process, over any 60 seconds by the monotonic clock, and adds what is known of other proxies: together
+ * they pass a limit by what they admit before they have heard of each other, about a second's requests.
+ */
+export function createLimiter(deps: {
+  readonly clock: Clock;
+  readonly peerUsage?: PeerUsage | undefined;
+}): ProcessLimiter {
+  const { clock, peerUsage = () => nothingUsed } = deps;
+  const meters = new Map<string, Meter>();
+  let sweepAt = metersBeforeSweep;
+
+  const sweep = (now: number) => {
+    for (const [id, { requests, tokens, running }] of meters) {
+      if (running === 0 && requests.sum(now) === 0 && tokens.sum(now) === 0) meters.delete(id);
+    }
+    sweepAt = Math.max(metersBeforeSweep, meters.size * 2);
+  };
+
+  const meterOf = (id: string, now: number): Meter => {
+    const known = meters.get(id);
+    if (known !== undefined) return known;
+    if (meters.size >= sweepAt) sweep(now);
+    const meter = { requests: new SlidingWindow(), tokens: new SlidingWindow(), running: 0 };
+    meters.set(id, meter);
+    return meter;
+  };
+
+  const partyOf = (scope: string, limits: Limits, id: string, now: number): Party => ({
+    scope,
+    limits,
+    meter: meterOf(id, now),
+    peers: () => peerUsage(id),
+  });
+
+  const partiesOf = ({ key, team }: Authenticated, now: number): Party[] => {
+    const parties: Party[] = [];
+    // By its id: a meter belongs to the key, whatever secret it is used with.
+    if (key !== null && isLimited(key.limits)) {
+      parties.push(partyOf(`key:${key.name}`, key.limits, `key:${key.id}`, now));
+    }
+    if (team !== null && isLimited(team.limits)) {
+      const scope = `team:${team.name}`;
+      parties.push(partyOf(scope, team.limits, scope, now));
+    }
+    return parties;
+  };
+
+  return {
+    enter(who) {
+      if (!isLimited(who.key?.limits) && !isLimited(who.team?.limits)) return free;
+      const now = clock.monotonic();
+      const parties = partiesOf(who, now);
+      const refusal = entryRefusal(parties, now);
+      if (refusal !== null) return { ok: false, refusal, headers: headersOf(parties, now) };
+      return { ok: true, slot: new LimitedSlot(parties, clock, now) };
+    },
+
+    standing(who) {
+      const now = clock.monotonic();
+      return partiesOf(who, now).flatMap((party) => standingOf(party, now));
+    },
+
+    used() {
+      const now = clock.monotonic();
+      const active = [...meters].map(([id, meter]) => [id, usedHere(meter, now)] as const);
+      return Object.fromEntries(
+        active.filter(([, { requests, tokens, running }]) => requests > 0 || tokens > 0 || running > 0),
+      );
+    },
+  };
+}
+
+class LimitedSlot implements Slot {
+  readonly countsTokens: boolean;
+  readonly #parties: readonly Party[];
+  readonly #clock: Clock;
+  readonly #second: number;
+  #reserved: { readonly second: number; readonly amounts: readonly number[] } | null = null;
+  #cancelled = false;
+  #left = false;
+
+  constructor(parties: readonly Party[], clock: Clock, now: number) {
+    this.#parties = parties;
+    this.#clock = clock;
+    this.countsTokens = parties.some(({ limits }) => limits.tpm !== null);
+    this.#second = Math.floor(now / 1000);
+    for (const { meter } of parties) {
+      meter.requests.add(1, now);
+      meter.running++;
+    }
+  }
+
+  reserve(tokens: number): boolean {
+    const now = this.#clock.monotonic();
+    const fits = this.#parties.every(
+      (party) => party.limits.tpm === null || usedOf(party, now).tokens + tokens <= party.limits.tpm,
+    );
+    if (fits)
+      this.#put(
+        this.#parties.map(() => tokens),
+        now,
+      );
+    return fits;
+  }
+
+  reserveOrRefuse(tokens: number, exact: boolean): Refusal | null {
+    const now = this.#clock.monotonic();
+    const amounts = this.#parties.map(({ limits }) => (exact ? tokens : Math.min(tokens, limits.tpm ?? tokens)));
+    const met = this.#parties.flatMap((party, index): Met[] => {
+      const { scope, limits, meter, peers } = party;
+      const needed = amounts[index] ?? tokens;
+      if (limits.tpm === null || usedOf(party, now).tokens + needed <= limits.tpm) return [];
+      const neverFits = needed > limits.tpm;
+      const waitMs = neverFits ? minuteMs : msUntilRoom(meter.tokens, peers().tokens, limits.tpm - needed, now);
+      return [{ scope, kind: "tpm", limit: limits.tpm, needed: neverFits ? needed : null, waitMs }];
+    });
+    if (met.length === 0) this.#put(amounts, now);
+    return limitRefusal(met);
+  }
+
+  /** Gives unused tokens back to the second that they were taken from; counts additional ones from now on. */
+  settleTokens(used: number | null): void {
+    const reserved = this.#reserved;
+    this.#reserved = null;
+    if (reserved === null || used === null) return;
+    const now = this.#clock.monotonic();
+    this.#parties.forEach(({ meter }, index) => {
+      const difference = used - (reserved.amounts[index] ?? used);
+      if (difference > 0) meter.tokens.add(difference, now);
+      else meter.tokens.correct(reserved.second, difference, now);
+    });
+  }
+
+  cancel(): void {
+    if (this.#cancelled) return;
+    this.#cancelled = true;
+    const now = this.#clock.monotonic();
+    for (const { meter } of this.#parties) meter.requests.correct(this.#second, -1, now);
+  }
+
+  leave(): void {
+    if (this.#left) return;
+    this.#left = true;
+    for (const { meter } of this.#parties) meter.running--;
+  }
+
+  headers(): HeaderList {
+    return headersOf(this.#parties, this.#clock.monotonic());
+  }
+
+  #put(amounts: readonly number[], now: number): void {
+    this.#parties.forEach(({ meter }, index) => meter.tokens.add(amounts[index] ?? 0, now));
+    this.#reserved = { second: Math.floor(now / 1000), amounts };
+  }
+}
+
+const minuteMs = 60_000;
+
+/** Reports whether there is anything to count. */
+export function isLimited(limits: Limits | undefined): boolean {
+  return limits !== undefined && (limits.rpm !== null || limits.tpm !== null || limits.parallel !== null);
+}
+
+function usedHere({ requests, tokens, running }: Meter, now: number): LimitUse {
+  return { requests: requests.sum(now), tokens: tokens.sum(now), running };
+}
+
+function usedOf({ meter, peers }: Party, now: number): LimitUse {
+  return sumOfUse(usedHere(meter, now), peers());
+}
+
+/**
+ * Until this process and the others together are at most there by themselves. Of the others only the sum is known: it is
+ * taken to leave evenly over its minute.
+ */
+function msUntilRoom(window: SlidingWindow, ofPeers: number, most: number, now: number): number {
+  if (ofPeers <= most) return window.msUntilAtMost(most - ofPeers, now);
+  return Math.max(window.msUntilAtMost(0, now), ((ofPeers - most) / ofPeers) * minuteMs);
+}
+
+interface Met extends LimitMet {
+  /** Until it would be admitted, as far as that is known. */
+  readonly waitMs: number;
+}
+
+function entryRefusal(parties: readonly Party[], now: number): Refusal | null {
+  const met: Met[] = [];
+  for (const party of parties) {
+    const { scope, limits, meter, peers } = party;
+    const { requests, running } = usedOf(party, now);
+    if (limits.rpm !== null && requests >= limits.rpm) {
+      met.push({
+        scope,
+        kind: "rpm",
+        limit: limits.rpm,
+        needed: null,
+        waitMs: msUntilRoom(meter.requests, peers().requests, limits.rpm - 1, now),
+      });
+    }
+    if (limits.parallel !== null && running >= limits.parallel) {
+      met.push({ scope, kind: "parallel", limit: limits.parallel, needed: null, waitMs: 0 });
+    }
+  }
+  return limitRefusal(met);
+}
+
+/** Returns the refusal for the limit that lasts longest; null where none is met. */
+function limitRefusal(all: readonly Met[]): Refusal | null {
+  const longest = all.reduce<Met | null>(
+    (worst, next) => (worst === null || next.waitMs > worst.waitMs ? next : worst),
+    null,
+  );
+  if (longest === null) return null;
+  const { waitMs, ...met } = longest;
+  const code = met.kind === "parallel" ? "concurrency_limit" : "rate_limit_exceeded";
+  return { code, met, retryAfterSeconds: Math.max(1, Math.ceil(waitMs / 1000)) };
+}
+
+function standingOf(party: Party, now: number): LimitStatus[] {
+  const { scope, limits, meter, peers } = party;
+  const { requests, tokens, running } = usedOf(party, now);
+  const standing = (kind: keyof Limits, used: number, resetsInMs: number | null): LimitStatus[] => {
+    const limit = limits[kind];
+    return limit === null ? [] : [{ scope, kind, limit, remaining: Math.max(0, limit - used), resetsInMs }];
+  };
+  return [
+    ...standing("rpm", requests, msUntilRoom(meter.requests, peers().requests, 0, now)),
+    ...standing("tpm", tokens, msUntilRoom(meter.tokens, peers().tokens, 0, now)),
+    ...standing("parallel", running, null),
+  ];
+}
+
+function headersOf(parties: readonly Party[], now: number): HeaderList {
+  return limitHeaders(parties.flatMap((party) => standingOf(party, now)));
 }

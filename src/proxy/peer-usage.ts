@@ -1,6 +1,6 @@
 import { nothingUsed, sumOfUse, type LimitUse } from "../core/limits.ts";
 import type { Peers } from "../ports/fleet.ts";
-import type { PeerUsage } from "./process-limiter.ts";
+import type { PeerUsage } from "./limits.ts";
 
 /** Returns the usage that live peers reported with their last beats, summed once for each beat of this proxy. */
 export function peerUsageOf(peers: Peers): PeerUsage {

@@ -1,7 +1,6 @@
 import type { Refusal } from "../../core/refusals.ts";
 import type { HeaderList } from "../../ports/exchange.ts";
-import { unlimited, type Entry, type Limiter, type Slot } from "../../proxy/limits.ts";
-import { isLimited } from "../../proxy/process-limiter.ts";
+import { unlimited, type Entry, type Limiter, type Slot, isLimited } from "../../proxy/limits.ts";
 import type { PrimaryLink, SlotReply } from "./protocol.ts";
 
 const free: Entry = { ok: true, slot: unlimited };

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { meteredRequest, type RequestSteps } from "../../../src/proxy/metered-request.ts";
-import { createLimiter } from "../../../src/proxy/process-limiter.ts";
+import { createLimiter } from "../../../src/proxy/limits.ts";
 import type { Posting } from "../../../src/ports/ledger.ts";
 import { silentLog } from "../../../src/log/log.ts";
 import type { Exchange } from "../../../src/ports/exchange.ts";

@@ -2,7 +2,7 @@ import * as fc from "fast-check";
 import { expect, it } from "vitest";
 import { noLimits, type Limits } from "../../../src/core/limits.ts";
 import type { Authenticated } from "../../../src/proxy/authenticate.ts";
-import { createLimiter } from "../../../src/proxy/process-limiter.ts";
+import { createLimiter } from "../../../src/proxy/limits.ts";
 import { peerUsageOf } from "../../../src/proxy/peer-usage.ts";
 import { TestFleet } from "../../support/fleet.ts";
 import { key } from "../../support/ledger-fixtures.ts";

@@ -12,8 +12,9 @@ import {
   withSlot,
   type Limiter,
   type Slot,
+  createLimiter,
+  type ProcessLimiter,
 } from "../../../src/proxy/limits.ts";
-import { createLimiter, type ProcessLimiter } from "../../../src/proxy/process-limiter.ts";
 import { key, noon } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { runs } from "../../support/effort.ts";
