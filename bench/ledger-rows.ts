@@ -9,11 +9,11 @@ import { costOf } from "../src/core/cost.ts";
 import { usd, type PicoUsd } from "../src/core/money.ts";
 import { canonicalPrice } from "../src/core/price.ts";
 import { noTokens } from "../src/core/tokens.ts";
-import { holdCommand, postCommand, voidCommand, type Command } from "../src/store/commands.ts";
-import { connectToWrite, createPrivateFile } from "../src/store/sqlite/connection.ts";
-import { migrate } from "../src/store/sqlite/migrate.ts";
-import { registerOwner, Writer } from "../src/store/sqlite/writer.ts";
-import { calendarOf } from "../src/time/calendar.ts";
+import { holdCommand, postCommand, voidCommand, type Command } from "../src/ledger/commands.ts";
+import { connectToWrite, createPrivateFile } from "../src/ledger/sqlite/connection.ts";
+import { migrate } from "../src/ledger/sqlite/migrate.ts";
+import { registerOwner, Writer } from "../src/ledger/sqlite/writer.ts";
+import { calendarOf } from "../src/platform/calendar.ts";
 import { contentId } from "../src/wire/content-id.ts";
 import { priceOf } from "./prices.ts";
 

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { Connection } from "../src/store/sqlite/connection.ts";
+import type { Connection } from "../src/ledger/sqlite/connection.ts";
 
 /** The id of the key of a number. */
 export function keyId(index: number): string {

@@ -12,11 +12,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { performance } from "node:perf_hooks";
 import { parseArgs } from "node:util";
-import { startServing } from "../src/app/serving.ts";
+import { startServing } from "../src/server/serving.ts";
 import { loadSettings } from "../src/config/load.ts";
-import { silentLog } from "../src/log/log.ts";
-import { isTimeZone } from "../src/time/calendar.ts";
-import { systemClock } from "../src/time/clock.ts";
+import { silentLog } from "../src/platform/log.ts";
+import { isTimeZone } from "../src/platform/calendar.ts";
+import { systemClock } from "../src/platform/clock.ts";
 
 const [path] = parseArgs({ allowPositionals: true }).positionals;
 if (path === undefined) throw new Error("usage: node bench/overview.ts FILE");

@@ -11,14 +11,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { monitorEventLoopDelay, performance } from "node:perf_hooks";
 import { parseArgs } from "node:util";
-import { startServing } from "../src/app/serving.ts";
+import { startServing } from "../src/server/serving.ts";
 import { loadSettings } from "../src/config/load.ts";
-import { silentLog } from "../src/log/log.ts";
-import { connectToWrite, createPrivateFile, type Connection } from "../src/store/sqlite/connection.ts";
-import { migrate } from "../src/store/sqlite/migrate.ts";
-import { rollupDimensions, rollupSums } from "../src/store/rollup-columns.ts";
-import { calendarOf, isTimeZone } from "../src/time/calendar.ts";
-import { systemClock } from "../src/time/clock.ts";
+import { silentLog } from "../src/platform/log.ts";
+import { connectToWrite, createPrivateFile, type Connection } from "../src/ledger/sqlite/connection.ts";
+import { migrate } from "../src/ledger/sqlite/migrate.ts";
+import { rollupDimensions, rollupSums } from "../src/ledger/rollup-columns.ts";
+import { calendarOf, isTimeZone } from "../src/platform/calendar.ts";
+import { systemClock } from "../src/platform/clock.ts";
 
 const [keysText = "1000", perKeyText = "6", daysText = "31", chargesText = "1000000"] = parseArgs({
   allowPositionals: true,

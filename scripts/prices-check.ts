@@ -3,7 +3,7 @@
  * [TABLE…]`, each a file or an address. Without one it downloads the current tables of genai-prices and litellm.
  */
 import { readFileSync } from "node:fs";
-import { fetchText } from "../src/app/price-sources.ts";
+import { fetchText } from "../src/cli/services/price-sources.ts";
 import { checkPrices } from "../src/catalogue/import/import.ts";
 import { readPriceTexts } from "../src/catalogue/load.ts";
 import { formatFault } from "../src/core/fault.ts";

@@ -9,10 +9,10 @@ import { migrationDigests, migrationFaults } from "./released-migrations.ts";
  * the migrations, package. It neither commits, tags nor publishes; it prints the commands that do.
  */
 const root = fileURLToPath(new URL("..", import.meta.url));
-const migrations = join(root, "src/store/migrations");
+const migrations = join(root, "src/ledger/migrations");
 const released = join(migrations, "released.json");
 const changelog = join(root, "CHANGELOG.md");
-const written = ["package.json", "package-lock.json", "CHANGELOG.md", "src/store/migrations/released.json"];
+const written = ["package.json", "package-lock.json", "CHANGELOG.md", "src/ledger/migrations/released.json"];
 
 const read = (path: string) => readFileSync(join(root, path), "utf8");
 const git = (...args: string[]) => spawnSync("git", args, { cwd: root, encoding: "utf8" });

@@ -2,8 +2,8 @@ import { callerOf, subjectOf, appliesTo, type Budget } from "../src/core/budget.
 import type { Charge } from "../src/core/charge.ts";
 import type { Calendar } from "../src/ports/calendar.ts";
 import type { SettleResult } from "../src/ports/ledger.ts";
-import type { BatchResult, Command, Outcome } from "../src/store/commands.ts";
-import type { RunCommand } from "../src/store/tables/tables.ts";
+import type { BatchResult, Command, Outcome } from "../src/ledger/commands.ts";
+import type { RunCommand } from "../src/ledger/tables/tables.ts";
 import type { Look } from "./disk.ts";
 
 /**

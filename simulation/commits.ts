@@ -1,4 +1,4 @@
-import type { BatchChannel, BatchResult, Command } from "../src/store/commands.ts";
+import type { BatchChannel, BatchResult, Command } from "../src/ledger/commands.ts";
 import type { Apply } from "./disk.ts";
 import type { Owner, World } from "./world.ts";
 

@@ -7,17 +7,17 @@ import type { Task } from "../src/core/tasks.ts";
 import type { Calendar } from "../src/ports/calendar.ts";
 import type { Clock } from "../src/ports/clock.ts";
 import type { Message } from "../src/ports/outbox.ts";
-import type { BatchChannel, BatchResult, Command } from "../src/store/commands.ts";
-import { chargeColumns, chargeOf, type ShownChargeRow } from "../src/store/rows/charges.ts";
-import type { Connection, Statement } from "../src/store/sqlite/connection.ts";
-import { answerEach } from "../src/store/sqlite/answer.ts";
-import { migrate } from "../src/store/sqlite/migrate.ts";
-import { openOver } from "../src/store/sqlite/open.ts";
-import { ShortReads } from "../src/store/sqlite/reads.ts";
-import { Writer } from "../src/store/sqlite/writer.ts";
-import type { Store } from "../src/store/store.ts";
-import { keys } from "../src/store/tables/keys.ts";
-import { tasks } from "../src/store/tables/tasks.ts";
+import type { BatchChannel, BatchResult, Command } from "../src/ledger/commands.ts";
+import { chargeColumns, chargeOf, type ShownChargeRow } from "../src/ledger/rows/charges.ts";
+import type { Connection, Statement } from "../src/ledger/sqlite/connection.ts";
+import { answerEach } from "../src/ledger/sqlite/answer.ts";
+import { migrate } from "../src/ledger/sqlite/migrate.ts";
+import { openOver } from "../src/ledger/sqlite/open.ts";
+import { ShortReads } from "../src/ledger/sqlite/reads.ts";
+import { Writer } from "../src/ledger/sqlite/writer.ts";
+import type { Store } from "../src/ledger/store.ts";
+import { keys } from "../src/ledger/tables/keys.ts";
+import { tasks } from "../src/ledger/tables/tasks.ts";
 
 /** Applies a batch in one transaction. */
 export type Apply = (commands: readonly Command[]) => Promise<BatchResult>;

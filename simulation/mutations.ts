@@ -8,23 +8,23 @@ interface Edit {
   readonly to: string;
 }
 
-const writer = "store/sqlite/writer.ts";
+const writer = "ledger/sqlite/writer.ts";
 
 /** Bugs that a proxy of this kind has had, or could have. */
 export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a settlement without the check for pending": [
     {
-      file: "store/sqlite/charges.ts",
+      file: "ledger/sqlite/charges.ts",
       from: 'if (row.state !== "pending") return { ended: { state: row.state, cost: row.cost, overage: row.overage } };',
       to: "",
     },
     {
-      file: "store/sqlite/charges.ts",
+      file: "ledger/sqlite/charges.ts",
       from: "reason = ?, ${tokenClasses.map((name) => `${name} = ?`).join(\", \")}\n       where seq = ? and state = 'pending'`",
       to: 'reason = ?, ${tokenClasses.map((name) => `${name} = ?`).join(", ")}\n       where seq = ?`',
     },
     {
-      file: "store/sqlite/charges.ts",
+      file: "ledger/sqlite/charges.ts",
       from: "first_token_ms = ?, reason = ? where seq = ? and state = 'pending'`",
       to: "first_token_ms = ?, reason = ? where seq = ?`",
     },
@@ -50,7 +50,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
       to: "const refusal = refuse([], amount, bounded);",
     },
     {
-      file: "store/queued/ledger.ts",
+      file: "ledger/queued/ledger.ts",
       from: "    async adjust(id,",
       to: `    async hold(request) {
     const needed = request.firstSlice ?? request.amount;
@@ -72,21 +72,21 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   ],
   "a hold that is not voided when its client has left": [
     {
-      file: "proxy/pipeline.ts",
+      file: "request/pipeline.ts",
       from: "settled: settle(steps, covered, outcome, end)",
       to: "settled: Promise.resolve(void [outcome, end])",
     },
   ],
   "an extension that forgets what is held": [
     {
-      file: "store/sqlite/charges.ts",
+      file: "ledger/sqlite/charges.ts",
       from: "const hold = (charge.hold + amount) as PicoUsd;",
       to: "const hold = amount;",
     },
   ],
   "a window that is not built from the charges when a budget is set": [
     {
-      file: "store/sqlite/budgets.ts",
+      file: "ledger/sqlite/budgets.ts",
       from: 'if (step.budgets === "open") return this.#openAll(this.#known(budget), step.at);',
       to: 'if (step.budgets === "open") return;',
     },
@@ -100,28 +100,28 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   ],
   "a hold for less than the maximum that is sent": [
     {
-      file: "proxy/hold.ts",
+      file: "request/hold.ts",
       from: "params = { ...given, ...next, fitted: null };",
       to: "params = { ...given, ...next, quote: { ...next.quote, hold: ((next.quote.hold ?? 0n) / 2n) as PicoUsd }, fitted: null };",
     },
   ],
   "a maximum that is held for and not sent": [
     {
-      file: "proxy/metered-request.ts",
+      file: "request/metered-request.ts",
       from: "return written === null ? given.sent : body;",
       to: "return written === null || body.length > 0 ? given.sent : body;",
     },
   ],
   "a second try without usage that is settled as the first": [
     {
-      file: "proxy/metered-request.ts",
+      file: "request/metered-request.ts",
       from: "return { ...second, ending: second.ending, overheadMs: first.overheadMs };",
       to: 'return { ...second, ending: { kind: "status", status: ending.status }, overheadMs: first.overheadMs };',
     },
   ],
   "a model that is marked and keeps its slices": [
     {
-      file: "proxy/metered-request.ts",
+      file: "request/metered-request.ts",
       from: "return isMarked ? pricer.quote({ ...request, isHeldWhole: true }, at) : pricing;",
       to: "return isMarked && at < 0 ? pricer.quote({ ...request, isHeldWhole: true }, at) : pricing;",
     },
@@ -135,40 +135,40 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   ],
   "a settlement that is not tried again": [
     {
-      file: "store/queue.ts",
+      file: "ledger/queue.ts",
       from: 'if (outcome.kind === "unavailable" && mustBeWritten(waiting.command) && this.#closed === null) this.#rest(waiting);\n    else waiting',
       to: "waiting",
     },
   ],
   "a hold whose commit is unknown is forgotten": [
-    { file: "store/queue.ts", from: 'if (command[0] !== "hold" || this.#closed !== null) return;', to: "return;" },
+    { file: "ledger/queue.ts", from: 'if (command[0] !== "hold" || this.#closed !== null) return;', to: "return;" },
   ],
   "a price that is taken for written when its hold was not": [
     {
-      file: "store/queued/charges.ts",
+      file: "ledger/queued/charges.ts",
       from: "if (!answer.ok) return unavailable;\n    if (answer.reply.ok && priceId",
       to: "if (!answer.ok) return (priceId !== undefined && this.#pricesWritten.add(priceId), unavailable);\n    if (answer.reply.ok && priceId",
     },
   ],
   "a cut stream that is settled as a whole one": [
     {
-      file: "proxy/streamed-response.ts",
+      file: "request/streamed-response.ts",
       from: "if (answer.finished) {",
       to: "if (answer.finished || answer.texts.length > 0) {",
     },
   ],
   "a stream that is cut costs nothing": [
-    { file: "proxy/meter.ts", from: "deliveredTokens: tokens.output,", to: "deliveredTokens: 0," },
+    { file: "request/meter.ts", from: "deliveredTokens: tokens.output,", to: "deliveredTokens: 0," },
   ],
   "output in members that are not known counts as nothing": [
     {
-      file: "proxy/meter.ts",
+      file: "request/meter.ts",
       from: "of.model?.reasons === true ? unknownBytes : unknownBytes + Math.ceil((sealedBytes * 3) / 4)",
       to: "0 * (unknownBytes + sealedBytes)",
     },
   ],
   "output in members that are not known is no doubt": [
-    { file: "proxy/meter.ts", from: 'if (unknownTokens > 0) doubts.push("unknown_output");', to: "" },
+    { file: "request/meter.ts", from: 'if (unknownTokens > 0) doubts.push("unknown_output");', to: "" },
   ],
   "a custom tool call whose input is not read": [
     {
@@ -196,7 +196,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   ],
   "another model that answers is charged as the one that was asked for": [
     {
-      file: "proxy/billed.ts",
+      file: "request/billed.ts",
       from: "return { servedPrice: served.price, billing, doubts };",
       to: "return { servedPrice: null, billing, doubts };",
     },
@@ -220,13 +220,13 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   ],
   "a task that its client hears of before it is written down": [
     {
-      file: "proxy/task-creation.ts",
+      file: "request/task-creation.ts",
       from: "const bound = await bind(steps, exchange.id, covered, record);",
       to: "void bind(steps, exchange.id, covered, record);\n  const bound = { ok: true } as BindResult;",
     },
   ],
   "a key that is remembered beyond its revocation": [
-    { file: "proxy/authenticate.ts", from: "    generation++;\n    remembered.clear();", to: "    generation++;" },
+    { file: "request/authenticate.ts", from: "    generation++;\n    remembered.clear();", to: "    generation++;" },
   ],
   "a settlement that leaves what was held in its windows": [
     {
@@ -244,7 +244,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   ],
   "a window that begins with nothing spent": [
     {
-      file: "store/sqlite/budgets.ts",
+      file: "ledger/sqlite/budgets.ts",
       from: "const sums = sumCharges(this.#db, budget.scope, subject, span);",
       to: "const sums = { spent: 0n as PicoUsd, held: sumCharges(this.#db, budget.scope, subject, span).held };",
     },

@@ -1,5 +1,5 @@
 import type { TokenCounter } from "../src/ports/token-counter.ts";
-import { tokenInput } from "../src/tokens/chat-template.ts";
+import { tokenInput } from "../src/platform/tokens/chat-template.ts";
 import { chatTextOf } from "../src/wire/chat-request.ts";
 import type { Owner, World } from "./world.ts";
 

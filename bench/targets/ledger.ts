@@ -1,10 +1,10 @@
 import { formatScope } from "../../src/core/budget.ts";
 import { parsePostgresUrl } from "../../src/core/postgres-url.ts";
-import { openPostgres } from "../../src/store/postgres/open.ts";
-import { openSqlite } from "../../src/store/sqlite/open.ts";
-import type { OpenResult, Store } from "../../src/store/store.ts";
-import { calendarOf } from "../../src/time/calendar.ts";
-import { systemClock } from "../../src/time/clock.ts";
+import { openPostgres } from "../../src/ledger/postgres/open.ts";
+import { openSqlite } from "../../src/ledger/sqlite/open.ts";
+import type { OpenResult, Store } from "../../src/ledger/store.ts";
+import { calendarOf } from "../../src/platform/calendar.ts";
+import { systemClock } from "../../src/platform/clock.ts";
 import { drive, type LedgerLoad, type LedgerSample } from "../ledger-load.ts";
 import type { BudgetsOrder, FromLedger, LedgerOrder, ToLedger } from "../postgres.ts";
 

@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import { adminRoutes } from "../../src/http/admin/routes.ts";
+import { adminRoutes } from "../../src/server/http/admin/routes.ts";
 import { cell, code, table } from "./markdown.ts";
 
 /** Every route of the admin API with what it takes, from the table that serves them. */

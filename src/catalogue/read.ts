@@ -1,5 +1,5 @@
 import type { ReadYaml } from "../ports/yaml.ts";
-import { readYaml } from "../yaml/read.ts";
+import { readYaml } from "../platform/yaml.ts";
 import { priceFileSchema, type PriceFile } from "./schema.ts";
 
 export type { Path } from "../ports/yaml.ts";

@@ -5,7 +5,7 @@ import { formatUsd } from "../core/money.ts";
 import { isPostgresUrl } from "../core/postgres-url.ts";
 import { pruneAgeMsMin } from "../core/retention.ts";
 import { verificationJson } from "../reporting/verification.ts";
-import type { CopiedLedger, MovedLedger, PostgresSetting } from "../app/database.ts";
+import type { CopiedLedger, MovedLedger, PostgresSetting } from "../server/database.ts";
 import type { Clock } from "../ports/clock.ts";
 import { command, json, refusal, type Refusal } from "./command.ts";
 import { note, printLine, type Io } from "./io.ts";
@@ -140,7 +140,7 @@ export const commands = [
 ];
 
 async function maintenance(clock: Clock) {
-  const { createMaintenance } = await import("../app/database.ts");
+  const { createMaintenance } = await import("../server/database.ts");
   return createMaintenance(clock);
 }
 

@@ -5,6 +5,6 @@ export const commands = [
   command("demo", {
     options: { once: { help: "end after the first round" } },
     examples: ["farebox demo --once"],
-    run: async ({ io }, { once }) => (await import("../app/demo.ts")).demo({ once }, io),
+    run: async ({ io }, { once }) => (await import("./services/demo.ts")).demo({ once }, io),
   }),
 ];

@@ -11,7 +11,7 @@ export const commands = [
     examples: ["farebox doctor"],
     run: async ({ io, flags, env, readFile, clock }, options) => {
       const checks: Check[] = [];
-      const { examine } = await import("../app/doctor.ts");
+      const { examine } = await import("./services/doctor.ts");
       await examine({ flags, env, readFile }, clock, (check) => {
         checks.push(check);
         if (!options.json) printCheck(io, check);

@@ -3,8 +3,8 @@ import { closest } from "../config/suggest.ts";
 import { picoUsdMax } from "../core/money.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
-import { basisOf, underCap } from "../proxy/output-limit.ts";
-import { createPricer } from "../proxy/price.ts";
+import { basisOf, underCap } from "../request/output-limit.ts";
+import { createPricer } from "../request/price.ts";
 import {
   estimate,
   readEstimateRequest,
@@ -14,7 +14,7 @@ import {
 } from "../reporting/estimate.ts";
 import { readChatRequest } from "../wire/chat-request.ts";
 import { chatCompletions } from "../wire/endpoints/chat-completions.ts";
-import { loadPrices } from "../app/prices.ts";
+import { loadPrices } from "../server/prices.ts";
 import { wholeNumberArgument } from "./arguments.ts";
 import { command, json, refusal, type Given, type Refusal } from "./command.ts";
 import { note, type Io } from "./io.ts";
@@ -45,7 +45,7 @@ export const commands = [
       const loading = await loadPrices(prices, pricing.folder);
       if (!loading.ok) return refusal(loading.faults);
       const { catalogue } = loading;
-      const { createTokenCounter } = await import("../tokens/token-counter.ts");
+      const { createTokenCounter } = await import("../platform/tokens/token-counter.ts");
       await using tokens = createTokenCounter();
       const at = clock.now();
       const holdsFor = holdsWith(catalogue, tokens, at, output.cap);

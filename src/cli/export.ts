@@ -6,7 +6,7 @@ import { chargesCsv, chargesJsonLines } from "../reporting/export.ts";
 import { focusVersions } from "../reporting/focus-columns.ts";
 import { focusCsv, type LeftOut } from "../reporting/focus.ts";
 import { keyNames } from "../reporting/names.ts";
-import { loadPrices } from "../app/prices.ts";
+import { loadPrices } from "../server/prices.ts";
 import { readSpan } from "./arguments.ts";
 import { command, refusal, type Given } from "./command.ts";
 import { note, writeTexts } from "./io.ts";

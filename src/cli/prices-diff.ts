@@ -1,7 +1,7 @@
 import { shownDatabase } from "../config/database.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import { diffPrices, diffTraffic, type PricesDiff, type TrafficDiff } from "../reporting/prices-diff.ts";
-import { loadPrices } from "../app/prices.ts";
+import { loadPrices } from "../server/prices.ts";
 import { command, json, refusal, type Refusal } from "./command.ts";
 import { note, printLine, type Io } from "./io.ts";
 import { figures, printTable } from "./table.ts";

@@ -1,8 +1,8 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { priceTables, type PriceImport, type PriceTableText } from "../ports/price-import.ts";
-import { importTables } from "../app/prices.ts";
-import { fetchText } from "../app/price-sources.ts";
+import { importTables } from "../server/prices.ts";
+import { fetchText } from "./services/price-sources.ts";
 import { writeFiles } from "../catalogue/import/write.ts";
 import { dayArgument, namesArgument } from "./arguments.ts";
 import { command, refusal, type Refusal } from "./command.ts";

@@ -1,8 +1,8 @@
 import { parseInstant } from "../reporting/instants.ts";
 import { fieldsText } from "../reporting/model-diff.ts";
 import { priceShown, type PriceShown } from "../reporting/price-explained.ts";
-import { explainModel } from "../app/prices.ts";
-import { calendarOf } from "../time/calendar.ts";
+import { explainModel } from "../server/prices.ts";
+import { calendarOf } from "../platform/calendar.ts";
 import { command, json, refusal } from "./command.ts";
 import { printLine, type Io } from "./io.ts";
 import { figures, printFields, printTable, type TableCell } from "./table.ts";

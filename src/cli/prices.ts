@@ -1,6 +1,6 @@
 import { pricesJson } from "../reporting/prices.ts";
 import type { PricedModelJson } from "../reporting/shapes/prices.ts";
-import { loadPrices } from "../app/prices.ts";
+import { loadPrices } from "../server/prices.ts";
 import { command, json, refusal } from "./command.ts";
 import { printLine } from "./io.ts";
 import { pricesDiff } from "./prices-diff.ts";

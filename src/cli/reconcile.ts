@@ -2,7 +2,7 @@ import type { Doubt, Movement, Reconciliation, ReconcileResult } from "../core/r
 import { takeSample } from "../jobs/take-sample.ts";
 import { groupsExplaining, reconciliationJson, runReconciliation } from "../reporting/reconciliation.ts";
 import type { ReconciliationJson } from "../reporting/shapes/figures.ts";
-import { loadPrices } from "../app/prices.ts";
+import { loadPrices } from "../server/prices.ts";
 import { readSpan } from "./arguments.ts";
 import { command, json, refusal } from "./command.ts";
 import { bold, note, printLine, type Io } from "./io.ts";

@@ -1,7 +1,7 @@
 import { wholeNumberArgument } from "./arguments.ts";
 import { command } from "./command.ts";
 import { note, printLine } from "./io.ts";
-import { firstSignal } from "../app/signals.ts";
+import { firstSignal } from "../server/signals.ts";
 import { billingErrors, type BillingError } from "../sandbox/billing-errors.ts";
 import { scenarioList } from "../sandbox/scenarios.ts";
 import { startSandbox } from "../sandbox/server.ts";

@@ -1,9 +1,9 @@
 import { buffer } from "node:stream/consumers";
-import { ask } from "../app/ask.ts";
-import { packageVersion, shippedPrices } from "../app/package.ts";
-import { userName } from "../app/user-name.ts";
-import { startWatching } from "../app/watching.ts";
-import { systemClock } from "../time/clock.ts";
+import { ask } from "./services/ask.ts";
+import { packageVersion, shippedPrices } from "../server/package.ts";
+import { userName } from "./services/user-name.ts";
+import { startWatching } from "../server/watching.ts";
+import { systemClock } from "../platform/clock.ts";
 import type { Surroundings } from "./tools.ts";
 
 /** The surroundings of commands in this process. A service is loaded when a command first uses it. */
@@ -14,8 +14,8 @@ export const ownSurroundings: Omit<Surroundings, "io" | "env" | "readFile"> = {
   ask,
   readStdin: () => buffer(process.stdin),
   prices: { shipped: shippedPrices },
-  fetchAccount: async (...given) => (await import("../app/account.ts")).readAccountOnce(...given),
+  fetchAccount: async (...given) => (await import("../server/account.ts")).readAccountOnce(...given),
   watch: startWatching,
-  serve: async (...given) => (await import("../app/serve.ts")).serve(...given),
-  runInSession: async (...given) => (await import("../app/run.ts")).runInSession(...given),
+  serve: async (...given) => (await import("../server/serve.ts")).serve(...given),
+  runInSession: async (...given) => (await import("./services/run.ts")).runInSession(...given),
 };

@@ -8,14 +8,14 @@ import type { SettingName } from "../config/table.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
 import { LedgerUnavailable } from "../ports/ledger.ts";
-import type { readAccountOnce } from "../app/account.ts";
-import type { ask } from "../app/ask.ts";
-import type { OpenFailure, OpenResult, Store } from "../app/ledger.ts";
-import type { PriceFiles } from "../app/prices.ts";
-import type { runInSession } from "../app/run.ts";
-import { tuneRuntime } from "../app/runtime.ts";
-import type { serve } from "../app/serve.ts";
-import type { startWatching } from "../app/watching.ts";
+import type { readAccountOnce } from "../server/account.ts";
+import type { ask } from "./services/ask.ts";
+import type { OpenFailure, OpenResult, Store } from "../server/ledger.ts";
+import type { PriceFiles } from "../server/prices.ts";
+import type { runInSession } from "./services/run.ts";
+import { tuneRuntime } from "../server/runtime.ts";
+import type { serve } from "../server/serve.ts";
+import type { startWatching } from "../server/watching.ts";
 import { note, refusal, type Io, type Refusal } from "./io.ts";
 import { settingFlagsOf } from "./setting-flags.ts";
 
@@ -89,7 +89,7 @@ export async function toolsFor(
   command: Command,
   use: SettingUse | undefined,
 ): Promise<{ readonly ok: true; readonly value: Tools } | Refusal> {
-  const { calendarOf, isTimeZone } = await import("../time/calendar.ts");
+  const { calendarOf, isTimeZone } = await import("../platform/calendar.ts");
   const { env, readFile, clock } = surroundings;
   const flags = settingFlagsOf(command);
   const loadFor = (used: SettingUse) => loadSettings({ env, flags, readFile, isTimeZone, ...used });
@@ -105,7 +105,7 @@ export async function toolsFor(
     openLedger: async (access) => {
       // A verification makes short-lived objects by the million: the young generation must not grow with them.
       tuneRuntime();
-      const { openLedger } = await import("../app/ledger.ts");
+      const { openLedger } = await import("../server/ledger.ts");
       return await openLedger(settings.database, { calendar: calendarOf(settings.timeZone), clock, access });
     },
     withLedger: (intent, work) => withLedger(tools, calendarOf, intent, work),

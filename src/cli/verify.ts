@@ -2,7 +2,7 @@ import type { Verification } from "../ports/ledger.ts";
 import { holdAgeMsMax } from "../reporting/doctor.ts";
 import { keyNames } from "../reporting/names.ts";
 import { oldHoldsJson, verificationJson } from "../reporting/verification.ts";
-import type { RepairedRow } from "../app/database.ts";
+import type { RepairedRow } from "../server/database.ts";
 import { command, json } from "./command.ts";
 import { note, printLine, type Io } from "./io.ts";
 import { progress } from "./progress.ts";
@@ -58,7 +58,7 @@ async function repair({ io, settings, clock }: Tools, isJson: boolean) {
     bar.end();
     printLine(io, `repaired ${row.kind} ${row.id}: ${row.from} -> ${row.to}`);
   };
-  const { createMaintenance } = await import("../app/database.ts");
+  const { createMaintenance } = await import("../server/database.ts");
   const result = await createMaintenance(clock).repair(settings, { onRepaired, onProgress: bar.show });
   bar.end();
   if (!result.ok) return result;

@@ -5,7 +5,7 @@ import { whatIfCsv } from "../reporting/csv.ts";
 import { keyNames } from "../reporting/names.ts";
 import type { FiguresJson } from "../reporting/shapes/figures.ts";
 import { runWhatIf, type Leftovers, type WhatIfReport } from "../reporting/what-if.ts";
-import { loadPrices } from "../app/prices.ts";
+import { loadPrices } from "../server/prices.ts";
 import { refusal, type Refusal } from "./command.ts";
 import { note, printJson, printText, type Io } from "./io.ts";
 import { progress } from "./progress.ts";

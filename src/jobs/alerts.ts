@@ -18,7 +18,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { BudgetStore, LedgerQueries } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { NewMessage, Outbox } from "../ports/outbox.ts";
-import { loop } from "../time/loop.ts";
+import { loop } from "../platform/loop.ts";
 import { alertMessage, type AlertMessage } from "../wire/alert-message.ts";
 import type { JobClaim } from "./job-claims.ts";
 

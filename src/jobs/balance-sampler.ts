@@ -1,6 +1,6 @@
 import { samplesToThin, type AccountSample, type LedgerTotals } from "../core/account-sample.ts";
 import type { Log } from "../ports/log.ts";
-import { loop } from "../time/loop.ts";
+import { loop } from "../platform/loop.ts";
 import type { JobClaim } from "./job-claims.ts";
 import { takeSample, type SampleDeps } from "./take-sample.ts";
 

@@ -1,7 +1,7 @@
 import type { Clock } from "../ports/clock.ts";
 import { jobNames, type JobClaims, type JobName } from "../ports/fleet.ts";
 import type { Log } from "../ports/log.ts";
-import { loop, type Loop } from "../time/loop.ts";
+import { loop, type Loop } from "../platform/loop.ts";
 
 /** This proxy's claim to a job that one proxy does for all that share the ledger. */
 export interface JobClaim {

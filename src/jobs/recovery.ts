@@ -1,7 +1,7 @@
 import type { Clock } from "../ports/clock.ts";
 import { LedgerUnavailable, type LedgerMaintenance } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
-import { loop } from "../time/loop.ts";
+import { loop } from "../platform/loop.ts";
 import type { JobClaim } from "./job-claims.ts";
 
 /** Milliseconds between two recoveries. */

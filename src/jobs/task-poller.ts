@@ -2,7 +2,7 @@ import { pollPauseMsMax, type Task } from "../core/tasks.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
 import type { TaskStore } from "../ports/task-store.ts";
-import { loop } from "../time/loop.ts";
+import { loop } from "../platform/loop.ts";
 import type { JobClaim } from "./job-claims.ts";
 
 /** Polls the tasks that no client asks for. Disposing of it waits for the polls in progress. */

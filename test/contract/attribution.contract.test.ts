@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { usd } from "../../src/core/money.ts";
 import type { ReportDimension, ReportQuery } from "../../src/ports/ledger.ts";
-import type { Store } from "../../src/store/store.ts";
+import type { Store } from "../../src/ledger/store.ts";
 import { bob, endAt, holdOf, ledgerKinds, noon, posting } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 

@@ -7,7 +7,7 @@ import { picoUsdMax, usd, type PicoUsd } from "../../src/core/money.ts";
 import { canonicalPrice } from "../../src/core/price.ts";
 import { markKeptMs, markMs } from "../../src/core/stream-bursts.ts";
 import { writtenKeptMs, type HoldResult } from "../../src/ports/ledger.ts";
-import type { Store } from "../../src/store/store.ts";
+import type { Store } from "../../src/ledger/store.ts";
 import { contentId } from "../../src/wire/content-id.ts";
 import {
   alice,

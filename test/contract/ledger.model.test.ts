@@ -6,8 +6,8 @@ import type { PicoUsd } from "../../src/core/money.ts";
 import type { Charge } from "../../src/core/charge.ts";
 import type { ExtendResult, HoldResult, Ledger, SettleResult, Verification } from "../../src/ports/ledger.ts";
 import { emptyState, ModelLedger } from "../model/ledger.ts";
-import { repair } from "../../src/store/sqlite/repair.ts";
-import { calendarOf } from "../../src/time/calendar.ts";
+import { repair } from "../../src/ledger/sqlite/repair.ts";
+import { calendarOf } from "../../src/platform/calendar.ts";
 import { derivedRows, tamper } from "../support/derived-rows.ts";
 import {
   alice,

@@ -3,7 +3,7 @@ import { usd } from "../../src/core/money.ts";
 import type { Charge } from "../../src/core/charge.ts";
 import type { Posting } from "../../src/ports/ledger.ts";
 import type { TaskEnding } from "../../src/ports/task-store.ts";
-import type { Store } from "../../src/store/store.ts";
+import type { Store } from "../../src/ledger/store.ts";
 import {
   assumed,
   bob,

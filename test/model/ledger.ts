@@ -47,11 +47,11 @@ import {
   type SpendQuery,
   type SpendRow,
 } from "../../src/ports/spend.ts";
-import { postCommand, voidCommand, type PostCommand, type VoidCommand } from "../../src/store/commands.ts";
-import { isPostedForTheDead, lateCorrection, lateSettlement } from "../../src/store/late-settlement.ts";
-import { chargesLookedAt, writtenLateMs } from "../../src/store/recent-charges.ts";
-import { ReportSums } from "../../src/store/report-sums.ts";
-import type { PostedCharge } from "../../src/store/what-if-sums.ts";
+import { postCommand, voidCommand, type PostCommand, type VoidCommand } from "../../src/ledger/commands.ts";
+import { isPostedForTheDead, lateCorrection, lateSettlement } from "../../src/ledger/late-settlement.ts";
+import { chargesLookedAt, writtenLateMs } from "../../src/ledger/recent-charges.ts";
+import { ReportSums } from "../../src/ledger/report-sums.ts";
+import type { PostedCharge } from "../../src/ledger/what-if-sums.ts";
 const quarterMs = 900_000;
 const hourMs = 3_600_000;
 

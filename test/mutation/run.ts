@@ -21,7 +21,7 @@ const read = (path: string) => readFileSync(join(root, path), "utf8");
 /** What is mutated: files of `src`. Those of types alone have nothing to mutate. */
 const mutable = [
   ...globSync("core/*.ts", { cwd: join(root, "src") }),
-  ...["settle", "hold", "price", "meter", "growing-hold"].map((name) => `proxy/${name}.ts`),
+  ...["settle", "hold", "price", "meter", "growing-hold"].map((name) => `request/${name}.ts`),
 ]
   .filter((file) =>
     read(`src/${file}`)
@@ -31,9 +31,9 @@ const mutable = [
   .toSorted();
 
 /** The tests that may run against a mutant: fast, and in process. A tokenizer's thread takes longer to start than all of them. */
-const tests = globSync("test/unit/{core,proxy}/*.test.ts", { cwd: root })
+const tests = globSync("test/unit/{core,request}/*.test.ts", { cwd: root })
   .map((path) => ({ path, source: read(path) }))
-  .filter(({ source }) => !source.includes("/src/tokens/token-counter.ts"));
+  .filter(({ source }) => !source.includes("/src/platform/tokens/token-counter.ts"));
 
 /** Of the mutants that change anything, so many are to be killed. */
 const killedShareMin = 0.95;

@@ -88,7 +88,7 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       ],
     },
   ],
-  "proxy/growing-hold.ts": [
+  "request/growing-hold.ts": [
     {
       why: "Text that can no longer outgrow the hold is left out to save memory alone: no step looks at it.",
       mutants: [
@@ -122,7 +122,7 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
     },
     { why: "The loop sets every class.", mutants: ["mergeUsage: {...noTokens} → {}"] },
   ],
-  "proxy/price.ts": [
+  "request/price.ts": [
     { why: "Counting a prompt of texts ignores tools.", mutants: ['createPricer: prompt.kind === "chat" → true'] },
     {
       why: "A shortcut: the longer way gives the same.",

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, it } from "vitest";
 import { setBudget } from "../../src/admin/budgets.ts";
-import { systemClock } from "../../src/time/clock.ts";
+import { systemClock } from "../../src/platform/clock.ts";
 import { size } from "../support/effort.ts";
 import { fastClock } from "../support/fast-clock.ts";
 import { heardLog } from "../support/heard-log.ts";

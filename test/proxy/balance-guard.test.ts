@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { usd } from "../../src/core/money.ts";
-import { createBalanceGuard } from "../../src/proxy/balance-guard.ts";
-import type { AccountLookup } from "../../src/proxy/account.ts";
+import { createBalanceGuard } from "../../src/request/balance-guard.ts";
+import type { AccountLookup } from "../../src/request/account.ts";
 import { heardLog } from "../support/heard-log.ts";
 import { manualClock } from "../support/manual-clock.ts";
 import { startProxy } from "../support/running-proxy.ts";

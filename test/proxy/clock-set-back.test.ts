@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { Sessions, sessionMs } from "../../src/admin/sessions.ts";
 import type { Clock } from "../../src/ports/clock.ts";
-import { systemClock } from "../../src/time/clock.ts";
+import { systemClock } from "../../src/platform/clock.ts";
 import { manualClock } from "../support/manual-clock.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 import { startReceiver } from "../support/webhook-receiver.ts";

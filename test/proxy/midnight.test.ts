@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { formatUsd, type PicoUsd } from "../../src/core/money.ts";
 import type { Clock } from "../../src/ports/clock.ts";
-import { systemClock } from "../../src/time/clock.ts";
+import { systemClock } from "../../src/platform/clock.ts";
 import { askAdmin } from "../support/admin-client.ts";
 import { errorOf } from "../support/answers.ts";
 import { answeringGateway } from "../support/answering-gateway.ts";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { updateKey } from "../../src/admin/keys.ts";
 import { createTeam } from "../../src/admin/teams.ts";
-import { systemClock } from "../../src/time/clock.ts";
+import { systemClock } from "../../src/platform/clock.ts";
 import { answeringGateway, type AnsweringGateway } from "../support/answering-gateway.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 import { ask, bytesOf, type WireAnswer } from "../support/wire-client.ts";

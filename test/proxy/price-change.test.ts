@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { formatUsd } from "../../src/core/money.ts";
 import type { Clock } from "../../src/ports/clock.ts";
-import { systemClock } from "../../src/time/clock.ts";
+import { systemClock } from "../../src/platform/clock.ts";
 import { temporaryFolder } from "../support/farebox-process.ts";
 import { fastClock } from "../support/fast-clock.ts";
 import { heardLog, type HeardLog } from "../support/heard-log.ts";

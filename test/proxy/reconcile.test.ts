@@ -5,7 +5,7 @@ import { formatUsd } from "../../src/core/money.ts";
 import type { Reconciliation } from "../../src/core/reconciliation.ts";
 import { runReconciliation } from "../../src/reporting/reconciliation.ts";
 import type { SandboxOptions } from "../../src/sandbox/options.ts";
-import { systemClock } from "../../src/time/clock.ts";
+import { systemClock } from "../../src/platform/clock.ts";
 import { chatWith } from "../support/books.ts";
 import { temporaryFolder } from "../support/farebox-process.ts";
 import { openStore, utc } from "../support/ledger-fixtures.ts";

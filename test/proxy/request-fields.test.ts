@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createTeam } from "../../src/admin/teams.ts";
 import type { Charge } from "../../src/core/charge.ts";
-import { systemClock } from "../../src/time/clock.ts";
+import { systemClock } from "../../src/platform/clock.ts";
 import { Books } from "../support/books.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 import { ask, type WireAnswer } from "../support/wire-client.ts";

@@ -4,7 +4,7 @@ import { createTeam, updateTeam } from "../../src/admin/teams.ts";
 import type { LimitsChange } from "../../src/core/limits.ts";
 import { completionTotal, promptTotal } from "../../src/core/tokens.ts";
 import type { Clock } from "../../src/ports/clock.ts";
-import { systemClock } from "../../src/time/clock.ts";
+import { systemClock } from "../../src/platform/clock.ts";
 import { errorOf } from "../support/answers.ts";
 import { size } from "../support/effort.ts";
 import { startPausedRelay } from "../support/paused-relay.ts";

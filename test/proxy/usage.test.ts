@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { shippedPrices } from "../../src/app/package.ts";
+import { shippedPrices } from "../../src/server/package.ts";
 import { loadCatalogue } from "../../src/catalogue/load.ts";
 import { formatUsd, noMoney } from "../../src/core/money.ts";
 import { settlementFor } from "../../src/core/settlement.ts";
 import type { Catalogue } from "../../src/ports/catalogue.ts";
-import { meterResponse } from "../../src/proxy/meter.ts";
-import { systemClock } from "../../src/time/clock.ts";
-import { createTokenCounter } from "../../src/tokens/token-counter.ts";
+import { meterResponse } from "../../src/request/meter.ts";
+import { systemClock } from "../../src/platform/clock.ts";
+import { createTokenCounter } from "../../src/platform/tokens/token-counter.ts";
 import { readChatRequest } from "../../src/wire/chat-request.ts";
 import { Books, chatWith } from "../support/books.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";

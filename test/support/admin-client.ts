@@ -1,7 +1,7 @@
 import { request } from "node:http";
 import { createAdmin } from "../../src/admin/admins.ts";
 import type { AdminRole } from "../../src/core/admins.ts";
-import { systemClock } from "../../src/time/clock.ts";
+import { systemClock } from "../../src/platform/clock.ts";
 import { openStore, utc } from "./ledger-fixtures.ts";
 
 export interface AdminReply {

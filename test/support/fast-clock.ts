@@ -1,5 +1,5 @@
 import type { Clock } from "../../src/ports/clock.ts";
-import { systemClock } from "../../src/time/clock.ts";
+import { systemClock } from "../../src/platform/clock.ts";
 
 /** A clock on which time passes so many times as fast as on the machine's, for pauses that a test has to sit out. */
 export function fastClock(times: number): Clock {

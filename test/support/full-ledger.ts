@@ -1,7 +1,7 @@
 import { usd, type PicoUsd } from "../../src/core/money.ts";
 import { noTokens } from "../../src/core/tokens.ts";
-import { connectToWrite } from "../../src/store/sqlite/connection.ts";
-import { prune } from "../../src/store/sqlite/prune.ts";
+import { connectToWrite } from "../../src/ledger/sqlite/connection.ts";
+import { prune } from "../../src/ledger/sqlite/prune.ts";
 import {
   alice,
   assumed,

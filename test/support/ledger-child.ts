@@ -1,6 +1,6 @@
 import { usd } from "../../src/core/money.ts";
 import { openStore, utc, holdOf, posting, endAt, noon, budget } from "./ledger-fixtures.ts";
-import { systemClock } from "../../src/time/clock.ts";
+import { systemClock } from "../../src/platform/clock.ts";
 
 /*
  * A proxy's ledger in a process of its own, to be killed: it opens the database for `serve`, says so, and then places and

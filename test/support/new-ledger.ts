@@ -1,8 +1,8 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { connectToWrite, createPrivateFile } from "../../src/store/sqlite/connection.ts";
-import { migrate } from "../../src/store/sqlite/migrate.ts";
+import { connectToWrite, createPrivateFile } from "../../src/ledger/sqlite/connection.ts";
+import { migrate } from "../../src/ledger/sqlite/migrate.ts";
 
 let empty: Buffer | null = null;
 

@@ -2,11 +2,11 @@ import { updateKey } from "../../src/admin/keys.ts";
 import { costOf } from "../../src/core/cost.ts";
 import { noMoney, type PicoUsd } from "../../src/core/money.ts";
 import { noTokens, type TokenCounts } from "../../src/core/tokens.ts";
-import { shippedPrices } from "../../src/app/package.ts";
+import { shippedPrices } from "../../src/server/package.ts";
 import { loadCatalogue } from "../../src/catalogue/load.ts";
 import type { Catalogue, CatalogueModel } from "../../src/ports/catalogue.ts";
 import type { HoldRequest, Ledger, Posting } from "../../src/ports/ledger.ts";
-import { systemClock } from "../../src/time/clock.ts";
+import { systemClock } from "../../src/platform/clock.ts";
 import type { RunningProxy } from "./running-proxy.ts";
 
 /** What one key is used for. */

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { parsePostgresUrl } from "../../src/core/postgres-url.ts";
-import { migrateServer } from "../../src/store/postgres/maintenance.ts";
+import { migrateServer } from "../../src/ledger/postgres/maintenance.ts";
 import { startPostgres, type Postgres } from "./postgres.ts";
 
 /*

@@ -82,13 +82,13 @@ it(
       changelog.replace("## Unreleased\n", `## Unreleased\n\n## 1.0.0 - ${day.toISOString().slice(0, 10)}\n`),
     );
     expect(dated).toContain(read("CHANGELOG.md"));
-    expect(Object.keys(JSON.parse(read("src/store/migrations/released.json")))).toContain("sqlite/001-ledger.sql");
+    expect(Object.keys(JSON.parse(read("src/ledger/migrations/released.json")))).toContain("sqlite/001-ledger.sql");
     expect(
       git("status", "--porcelain")
         .trimEnd()
         .split("\n")
         .map((line) => line.slice(3)),
-    ).toEqual(["CHANGELOG.md", "package-lock.json", "package.json", "src/store/migrations/released.json"]);
+    ).toEqual(["CHANGELOG.md", "package-lock.json", "package.json", "src/ledger/migrations/released.json"]);
     const packed = execFileSync(
       "tar",
       ["-xzOf", path("farebox-1.0.0.tgz"), "package/package.json", "package/CHANGELOG.md"],
@@ -113,7 +113,7 @@ it(
       path("CHANGELOG.md"),
       read("CHANGELOG.md").replace("## Unreleased\n", "## Unreleased\n\n- Another thing.\n"),
     );
-    appendFileSync(path("src/store/migrations/sqlite/001-ledger.sql"), "-- later\n");
+    appendFileSync(path("src/ledger/migrations/sqlite/001-ledger.sql"), "-- later\n");
     git("commit", "--quiet", "--all", "--message", "An edit");
     expect(release("1.0.1")).toMatchObject({
       status: 2,

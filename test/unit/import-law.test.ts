@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 
 /** The import law of docs/architecture.md as data. A folder may always import itself. */
 const everything = ["core", "ports", "wire"];
-const useCases = ["proxy", "admin", "reporting", "jobs"];
+const useCases = ["request", "admin", "reporting", "jobs"];
 const mayImport: Record<string, readonly string[]> = {
   core: [],
   ports: ["core"],
@@ -12,24 +12,43 @@ const mayImport: Record<string, readonly string[]> = {
   config: ["core"],
   ...Object.fromEntries(useCases.map((folder) => [folder, everything])),
   // Its loop runs every job.
-  jobs: [...everything, "time"],
+  jobs: [...everything, "platform"],
   ...Object.fromEntries(
-    ["tokens", "gateway", "webhook", "metrics", "time", "log"].map((adapter) => [adapter, everything]),
+    ["gateway", "platform", "platform/tokens", "server/metrics"].map((adapter) => [adapter, everything]),
   ),
-  yaml: ["core", "ports"],
-  catalogue: [...everything, "yaml", "time"],
+  catalogue: [...everything, "platform"],
   // A worker thread cannot be handed a calendar, so it makes its own.
-  store: [...everything, "time"],
+  ledger: [...everything, "platform"],
   sandbox: ["core", "wire"],
   // Runs in the browser, from a folder that the browser can ask for: an island. Only types of shapes come from outside.
   dashboard: [],
-  http: [...useCases, ...everything, "config"],
-  // Commands open what they need themselves; the ledger by `app/ledger.ts`.
-  cli: [...useCases, ...everything, "config", "app", "catalogue", "sandbox", "time", "tokens", "yaml"],
+  "server/http": [...useCases, ...everything, "config"],
+  // Commands open what they need themselves; the ledger by `server/ledger.ts`.
+  cli: [
+    ...useCases,
+    ...everything,
+    "cli/services",
+    "config",
+    "server",
+    "catalogue",
+    "sandbox",
+    "platform",
+    "platform/tokens",
+  ],
 };
 
 /** What puts everything together. */
-const composition = new Set(["app", "main.ts"]);
+const composition = new Set(["server", "server/workers", "cli/services", "main.ts"]);
+
+/** Folders with a law of their own within another one. */
+const nested = Object.keys({ ...mayImport, "server/workers": [], "cli/services": [] }).filter((folder) =>
+  folder.includes("/"),
+);
+
+/** The folder whose law a file in src obeys. */
+function homeOf(file: string): string {
+  return nested.find((folder) => file.startsWith(`${folder}/`)) ?? file.split("/")[0] ?? file;
+}
 
 /** These have no effects, so they need nothing of the runtime. */
 const withoutRuntime = new Set(["core", "ports", "dashboard"]);
@@ -38,28 +57,28 @@ const withoutRuntime = new Set(["core", "ports", "dashboard"]);
 const packageHomes: Record<string, readonly string[]> = {
   // A font: files that the page asks for.
   "@fontsource-variable/geist": [],
-  "better-sqlite3": ["store"],
+  "better-sqlite3": ["ledger"],
   commander: ["cli"],
-  express: ["http"],
+  express: ["server/http"],
   "http-proxy-middleware": ["gateway"],
-  "lru-cache": ["proxy", "http", "tokens", "catalogue"],
-  pg: ["store"],
-  pino: ["log"],
-  "pino-pretty": ["log"],
+  "lru-cache": ["request", "server/http", "platform/tokens", "catalogue"],
+  pg: ["ledger"],
+  pino: ["platform"],
+  "pino-pretty": ["platform"],
   preact: ["dashboard"],
-  "prom-client": ["metrics"],
-  "temporal-polyfill": ["time"],
-  tiktoken: ["tokens", "sandbox"],
+  "prom-client": ["server/metrics"],
+  "temporal-polyfill": ["platform"],
+  tiktoken: ["platform/tokens", "sandbox"],
   undici: ["gateway"],
   uplot: ["dashboard"],
-  "js-yaml": ["yaml"],
-  yaml: ["config", "catalogue", "yaml"],
-  zod: ["config", "admin", "reporting", "catalogue", "yaml", "http"],
+  "js-yaml": ["platform"],
+  yaml: ["config", "catalogue", "platform"],
+  zod: ["config", "admin", "reporting", "catalogue", "platform", "server/http"],
 };
 
 /** What is wrong with the imports of one file, given by its path in src. */
 function violations(file: string, source: string): string[] {
-  const home = file.split("/")[0] ?? file;
+  const home = homeOf(file);
   return importsOf(home === "dashboard" ? withoutShapes(source) : source).flatMap((specifier) => {
     const fault = faultOf(file, home, specifier);
     return fault === null ? [] : [`${file}: ${specifier}: ${fault}`];
@@ -83,7 +102,7 @@ function faultOf(file: string, home: string, specifier: string): string | null {
 
 function relativeFault(home: string, target: string): string | null {
   if (composition.has(home)) return null;
-  const there = target.split("/")[0] ?? target;
+  const there = homeOf(target);
   if (there === home) return null;
   const allowed = mayImport[home];
   if (allowed === undefined) return `${home} is not in the import law`;
@@ -181,19 +200,19 @@ describe("the checker", () => {
     ["core/money.ts", 'import { x } from "node:fs";'],
     ["core/money.ts", 'import { x } from "../wire/json.ts";'],
     ["core/deep/money.ts", 'export * from "../../ports/clock.ts";'],
-    ["ports/clock.ts", 'import type { Key } from "../store/keys.ts";'],
+    ["ports/clock.ts", 'import type { Key } from "../ledger/keys.ts";'],
     ["ports/clock.ts", 'import "node:timers";'],
     ["wire/json.ts", "import { x }\n  from '../ports/clock.ts'"],
-    ["admin/keys.ts", 'const { open } = await import("../store/sqlite/open.ts");'],
-    ["gateway/deep/call.ts", 'let zone: import("../../time/calendar.ts").Zone;'],
+    ["admin/keys.ts", 'const { open } = await import("../ledger/sqlite/open.ts");'],
+    ["gateway/deep/call.ts", 'let zone: import("../../platform/calendar.ts").Zone;'],
     ["sandbox/server.ts", 'import { Gateway } from "../ports/gateway.ts";'],
-    ["cli/keys.ts", 'import { open } from "../store/sqlite/open.ts";'],
-    ["cli/serve.ts", 'import { app } from "../http/app.ts";'],
-    ["http/app.ts", 'import client from "prom-client";'],
-    ["proxy/story.ts", 'import express from "express/lib/router";'],
+    ["cli/keys.ts", 'import { open } from "../ledger/sqlite/open.ts";'],
+    ["cli/serve.ts", 'import { app } from "../server/http/app.ts";'],
+    ["server/http/app.ts", 'import client from "prom-client";'],
+    ["request/pipeline.ts", 'import express from "express/lib/router";'],
     ["core/money.ts", 'import leftPad from "left-pad";'],
     ["admin/keys.ts", "await import(name);"],
-    ["store/open.ts", 'const fs = require("left-pad");'],
+    ["ledger/open.ts", 'const fs = require("left-pad");'],
     ["newcomer/x.ts", 'import { x } from "../core/money.ts";'],
     ["dashboard/money.ts", 'import { x } from "../core/money.ts";'],
     ["dashboard/types.ts", 'import { keySchema } from "../reporting/shapes/keys.ts";'],
@@ -201,7 +220,7 @@ describe("the checker", () => {
     ["dashboard/types.ts", 'import type { KeyChange } from "../reporting/keys.ts";'],
     ["reporting/shapes/keys.ts", 'import { keyJson } from "../keys.ts";'],
     ["dashboard/money.ts", 'import "node:fs";'],
-    ["http/dashboard.ts", 'import { h } from "preact";'],
+    ["server/http/dashboard.ts", 'import { h } from "preact";'],
     ["core/money.ts", 'const a = `${`nested ${1}`} // x`; import "node:fs";'],
     ["core/money.ts", 'const quote = /["\'`]/; import "node:fs";'],
     ["core/money.ts", '/* comment */ import "node:fs"; // from "x"'],
@@ -219,8 +238,8 @@ describe("the checker", () => {
     ["reporting/shapes/keys.ts", 'import { text } from "./fields.ts"; import { periods } from "../../core/budget.ts";'],
     ["wire/encoding.ts", 'import { gunzipSync } from "node:zlib";\nimport { x } from "../core/money.ts";'],
     [
-      "app/serving.ts",
-      'import { x } from "./store/sqlite/open.ts"; import manifest from "../package.json" with { type: "json" };',
+      "server/serving.ts",
+      'import { x } from "../ledger/sqlite/open.ts"; import manifest from "../package.json" with { type: "json" };',
     ],
     ["cli/keys.ts", 'import { Command } from "commander"; import { createKey } from "../admin/keys.ts";'],
   ])("finds nothing in %s: %s", (file, source) => {

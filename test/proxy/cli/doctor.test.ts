@@ -3,8 +3,8 @@ import { createServer, type AddressInfo } from "node:net";
 import { createServer as createHttpServer, type RequestListener } from "node:http";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { judgePublicUrl } from "../../../src/app/doctor.ts";
-import { isMountPoint } from "../../../src/app/doctor-files.ts";
+import { judgePublicUrl } from "../../../src/cli/services/doctor.ts";
+import { isMountPoint } from "../../../src/cli/services/doctor-files.ts";
 import { usd } from "../../../src/core/money.ts";
 import {
   judgeClock,

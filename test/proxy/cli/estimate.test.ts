@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { shippedPrices } from "../../../src/app/package.ts";
+import { shippedPrices } from "../../../src/server/package.ts";
 import { runCli } from "../../../src/cli/program.ts";
 import { ownSurroundings } from "../../../src/cli/surroundings.ts";
 import { readTextFile } from "../../../src/config/environment.ts";

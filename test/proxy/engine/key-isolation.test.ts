@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createGatewayHeaders } from "../../../src/proxy/gateway-headers.ts";
+import { createGatewayHeaders } from "../../../src/request/gateway-headers.ts";
 import type { Exchange } from "../../../src/ports/exchange.ts";
 import { answeringGateway, type Answering, type AskedOf } from "../../support/answering-gateway.ts";
 import { startProxy, type ProxyOptions, type RunningProxy } from "../../support/running-proxy.ts";

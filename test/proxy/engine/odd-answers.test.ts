@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Exchange } from "../../../src/ports/exchange.ts";
 import type { GatewayReceiver } from "../../../src/ports/gateway.ts";
-import { createForwarder, type ForwardParams } from "../../../src/proxy/forward.ts";
+import { createForwarder, type ForwardParams } from "../../../src/request/forward.ts";
 import { chatCompletions } from "../../../src/wire/endpoints/chat-completions.ts";
 import { answeringGateway, type AnsweringGateway } from "../../support/answering-gateway.ts";
 import { startProxy } from "../../support/running-proxy.ts";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createTeam } from "../../../src/admin/teams.ts";
-import { systemClock } from "../../../src/time/clock.ts";
+import { systemClock } from "../../../src/platform/clock.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { scriptedGateway, type ScriptedGateway } from "../../support/scripted-gateway.ts";
 import { ask, errorCode, type WireAnswer } from "../../support/wire-client.ts";

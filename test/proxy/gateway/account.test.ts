@@ -1,10 +1,10 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createGateway } from "../../../src/gateway/gateway.ts";
-import { createMetrics } from "../../../src/metrics/metrics.ts";
-import { createAccount } from "../../../src/proxy/account.ts";
+import { createMetrics } from "../../../src/server/metrics/metrics.ts";
+import { createAccount } from "../../../src/request/account.ts";
 import { startSandbox, type SandboxOptions } from "../../../src/sandbox/server.ts";
-import { systemClock } from "../../../src/time/clock.ts";
+import { systemClock } from "../../../src/platform/clock.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { startProxy, type ProxyOptions, type RunningProxy } from "../../support/running-proxy.ts";
 import { scriptedGateway, type ScriptedGateway } from "../../support/scripted-gateway.ts";

@@ -5,7 +5,7 @@ import { createGateway, type Engine, type GatewayOptions } from "../../../src/ga
 import { idleSocketMs } from "../../../src/gateway/outgoing.ts";
 import type { Gateway, GatewayFailure, GatewayRequest } from "../../../src/ports/gateway.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
-import { systemClock } from "../../../src/time/clock.ts";
+import { systemClock } from "../../../src/platform/clock.ts";
 import { Books, chatWith } from "../../support/books.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import {

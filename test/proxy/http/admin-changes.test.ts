@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { adminRoutes } from "../../../src/http/admin/routes.ts";
+import { adminRoutes } from "../../../src/server/http/admin/routes.ts";
 import { addAdmin, askAdmin, stranger, type AdminReply } from "../../support/admin-client.ts";
 import { heardLog } from "../../support/heard-log.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { adminRoutes } from "../../../src/http/admin/routes.ts";
+import { adminRoutes } from "../../../src/server/http/admin/routes.ts";
 import { addAdmin, askAdmin, stranger, type AdminAsk } from "../../support/admin-client.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 

@@ -3,12 +3,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { createKey } from "../../../src/admin/keys.ts";
-import { startServing } from "../../../src/app/serving.ts";
+import { startServing } from "../../../src/server/serving.ts";
 import { loadSettings } from "../../../src/config/load.ts";
 import type { Log } from "../../../src/ports/log.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
-import { isTimeZone } from "../../../src/time/calendar.ts";
-import { systemClock } from "../../../src/time/clock.ts";
+import { isTimeZone } from "../../../src/platform/calendar.ts";
+import { systemClock } from "../../../src/platform/clock.ts";
 
 const gatewayKey = "sk-gateway-f81d4fae7dec11d0a76500a0c91e6bf6";
 

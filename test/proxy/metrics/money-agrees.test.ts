@@ -8,7 +8,7 @@ import { postHold } from "../../../src/core/settlement.ts";
 import { formatUsd, parseSignedUsd, parseUsd, sum, usd, usdNumber, type PicoUsd } from "../../../src/core/money.ts";
 import { tokenClasses } from "../../../src/core/tokens.ts";
 import { keyNames } from "../../../src/reporting/names.ts";
-import { systemClock } from "../../../src/time/clock.ts";
+import { systemClock } from "../../../src/platform/clock.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
 import { addAdmin, askAdmin } from "../../support/admin-client.ts";
 import { chatWith } from "../../support/books.ts";

@@ -1,8 +1,8 @@
 import Database from "better-sqlite3";
 import { expect, it } from "vitest";
-import { migrationsOf } from "../../../src/store/migrations.ts";
-import { connectToWrite, createPrivateFile } from "../../../src/store/sqlite/connection.ts";
-import { knownSchema, migrate } from "../../../src/store/sqlite/migrate.ts";
+import { migrationsOf } from "../../../src/ledger/migrations.ts";
+import { connectToWrite, createPrivateFile } from "../../../src/ledger/sqlite/connection.ts";
+import { knownSchema, migrate } from "../../../src/ledger/sqlite/migrate.ts";
 import { oldLedgers } from "../../fixtures/old-ledgers/ledgers.ts";
 import { harness } from "../../support/cli-harness.ts";
 import { tempFolder } from "../../support/ledger-fixtures.ts";

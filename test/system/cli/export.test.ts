@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { usd } from "../../../src/core/money.ts";
-import { connectToWrite } from "../../../src/store/sqlite/connection.ts";
+import { connectToWrite } from "../../../src/ledger/sqlite/connection.ts";
 import { cleanEnvironment } from "../../support/farebox-process.ts";
 import { nodeFlags } from "../../support/node-flags.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";

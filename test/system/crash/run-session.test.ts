@@ -4,7 +4,7 @@ import { expect, it } from "vitest";
 import { formatUsd, type PicoUsd } from "../../../src/core/money.ts";
 import { digest, randomFrom } from "../../../src/sandbox/random.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
-import { systemClock } from "../../../src/time/clock.ts";
+import { systemClock } from "../../../src/platform/clock.ts";
 import { runFarebox, startFarebox, startServe, temporaryFolder } from "../../support/farebox-process.ts";
 import { openStore, utc } from "../../support/ledger-fixtures.ts";
 import { until } from "../../support/until.ts";

@@ -5,9 +5,9 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
 import { expect, it } from "vitest";
-import { systemClock } from "../../../src/time/clock.ts";
-import { createWebhookSender } from "../../../src/webhook/webhook-sender.ts";
-import { probeWebhook } from "../../../src/webhook/probe.ts";
+import { systemClock } from "../../../src/platform/clock.ts";
+import { createWebhookSender } from "../../../src/gateway/webhooks/webhook-sender.ts";
+import { probeWebhook } from "../../../src/gateway/webhooks/probe.ts";
 import { tempFolder } from "../../support/ledger-fixtures.ts";
 import { skipWithout } from "../../support/programs.ts";
 

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import { usd } from "../../../src/core/money.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
-import { systemClock } from "../../../src/time/clock.ts";
+import { systemClock } from "../../../src/platform/clock.ts";
 import { runFarebox, startServe, temporaryFolder, type ServeProcess } from "../../support/farebox-process.ts";
 import { tamper } from "../../support/derived-rows.ts";
 import { alice, budget, endAt, holdOf, openStore, posting, utc } from "../../support/ledger-fixtures.ts";

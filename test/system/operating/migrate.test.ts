@@ -3,14 +3,14 @@ import { basename, dirname, join } from "node:path";
 import Database from "better-sqlite3";
 import { expect, it } from "vitest";
 import { startSandbox } from "../../../src/sandbox/server.ts";
-import { knownSchema } from "../../../src/store/sqlite/migrate.ts";
+import { knownSchema } from "../../../src/ledger/sqlite/migrate.ts";
 import { oldLedgers } from "../../fixtures/old-ledgers/ledgers.ts";
 import { runFarebox, startServe, temporaryFolder } from "../../support/farebox-process.ts";
 import { oldLedgerSql } from "../../support/old-ledgers.ts";
 import { mountSmallDisk, skipIfImpossible, whyNot } from "../crash/disks.ts";
 
 const firstSchema = readFileSync(
-  new URL("../../../src/store/migrations/sqlite/001-ledger.sql", import.meta.url),
+  new URL("../../../src/ledger/migrations/sqlite/001-ledger.sql", import.meta.url),
   "utf8",
 );
 const known = knownSchema();

@@ -1,6 +1,6 @@
 import { Client } from "pg";
 import { expect, it } from "vitest";
-import { knownSchema } from "../../../src/store/postgres/migrate.ts";
+import { knownSchema } from "../../../src/ledger/postgres/migrate.ts";
 import { oldLedgers } from "../../fixtures/old-ledgers/ledgers.ts";
 import { expectUpgrade, oldLedgerSql } from "../../support/old-ledgers.ts";
 import { newDatabase } from "../../support/shared-postgres.ts";

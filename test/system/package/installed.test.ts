@@ -68,7 +68,7 @@ describe("the tarball", () => {
     ].map((path) => `grafana/${path}`);
     const others = ["package.json", "README.md", "LICENSE", "CHANGELOG.md", "bin/farebox.mjs"];
     expect(files.toSorted()).toEqual([...source, ...prices, ...grafana, ...others].toSorted());
-    expect(files).toContain("dist/store/migrations/sqlite/001-ledger.sql");
+    expect(files).toContain("dist/ledger/migrations/sqlite/001-ledger.sql");
   });
 
   it("names no place of the machine that made it, and no TypeScript file", () => {

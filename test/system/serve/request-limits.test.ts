@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { createTeam, updateTeam } from "../../../src/admin/teams.ts";
-import { systemClock } from "../../../src/time/clock.ts";
+import { systemClock } from "../../../src/platform/clock.ts";
 import { runFarebox } from "../../support/farebox-process.ts";
 import { startProxy } from "../../support/running-proxy.ts";
 import { until } from "../../support/until.ts";

@@ -2,14 +2,14 @@ import { Agent, request as httpRequest } from "node:http";
 import { join } from "node:path";
 import Database from "better-sqlite3";
 import { describe, expect, it } from "vitest";
-import { startServing } from "../../../src/app/serving.ts";
+import { startServing } from "../../../src/server/serving.ts";
 import { loadSettings } from "../../../src/config/load.ts";
-import { silentLog } from "../../../src/log/log.ts";
+import { silentLog } from "../../../src/platform/log.ts";
 import type { Clock } from "../../../src/ports/clock.ts";
 import type { Sandbox, SandboxOptions } from "../../../src/sandbox/options.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
-import { isTimeZone } from "../../../src/time/calendar.ts";
-import { systemClock } from "../../../src/time/clock.ts";
+import { isTimeZone } from "../../../src/platform/calendar.ts";
+import { systemClock } from "../../../src/platform/clock.ts";
 import { runFarebox, startServe, temporaryFolder, type ServeProcess } from "../../support/farebox-process.ts";
 import { until } from "../../support/until.ts";
 

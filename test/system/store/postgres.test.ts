@@ -2,9 +2,9 @@ import { describe, expect, it } from "vitest";
 import type { PicoUsd } from "../../../src/core/money.ts";
 import { usd } from "../../../src/core/money.ts";
 import type { PostgresServer } from "../../../src/core/postgres-url.ts";
-import { adjust } from "../../../src/store/postgres/adjustments.ts";
-import { connect, type Database } from "../../../src/store/postgres/connection.ts";
-import { PostgresProxies } from "../../../src/store/postgres/proxies.ts";
+import { adjust } from "../../../src/ledger/postgres/adjustments.ts";
+import { connect, type Database } from "../../../src/ledger/postgres/connection.ts";
+import { PostgresProxies } from "../../../src/ledger/postgres/proxies.ts";
 import { startPostgres } from "../../support/postgres.ts";
 import {
   alice,

@@ -6,10 +6,10 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
-import { backUp } from "../../../src/store/sqlite/backup.ts";
-import { openSqlite } from "../../../src/store/sqlite/open.ts";
-import { lookAt } from "../../../src/store/sqlite/look.ts";
-import { systemClock } from "../../../src/time/clock.ts";
+import { backUp } from "../../../src/ledger/sqlite/backup.ts";
+import { openSqlite } from "../../../src/ledger/sqlite/open.ts";
+import { lookAt } from "../../../src/ledger/sqlite/look.ts";
+import { systemClock } from "../../../src/platform/clock.ts";
 import { runFarebox } from "../../support/farebox-process.ts";
 
 const clock = systemClock();

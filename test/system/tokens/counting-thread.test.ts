@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 
 describe("the worker", () => {
   it("keeps a process alive until its calls are answered, and no longer", async () => {
-    const module = new URL("../../../src/tokens/token-counter.ts", import.meta.url).href;
+    const module = new URL("../../../src/platform/tokens/token-counter.ts", import.meta.url).href;
     const program = `
       import { createTokenCounter } from ${JSON.stringify(module)};
       console.log(JSON.stringify(await createTokenCounter().countText("hello world", "o200k_base")));`;

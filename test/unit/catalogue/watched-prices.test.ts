@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { watchPrices, type Reload, type WatchedPrices } from "../../../src/catalogue/watched-prices.ts";
 import { manualClock, type ManualClock } from "../../support/manual-clock.ts";
-import { systemClock } from "../../../src/time/clock.ts";
+import { systemClock } from "../../../src/platform/clock.ts";
 import { oneModelFile, replaceFile } from "../../support/price-files.ts";
 import { temporaryFolder } from "../../support/farebox-process.ts";
 import { pricing } from "../../support/example-catalogue.ts";

@@ -6,7 +6,7 @@ import { canonicalPrice, type PinnedPrice, type PriceVersion } from "../../../sr
 import { settlementFor, type Outcome } from "../../../src/core/settlement.ts";
 import { unchanged } from "../../../src/core/tokens.ts";
 import { doubtPhrases } from "../../../src/reporting/charges.ts";
-import { connectToWrite } from "../../../src/store/sqlite/connection.ts";
+import { connectToWrite } from "../../../src/ledger/sqlite/connection.ts";
 import { contentId } from "../../../src/wire/content-id.ts";
 import { csvRecords } from "../../support/csv.ts";
 import { endAt, holdOf, noon, posting, price, tokens } from "../../support/ledger-fixtures.ts";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { jsonText } from "../../../src/cli/io.ts";
-import { withoutControls } from "../../../src/log/log.ts";
+import { withoutControls } from "../../../src/platform/log.ts";
 import { usd } from "../../../src/core/money.ts";
 import { noTokens } from "../../../src/core/tokens.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";

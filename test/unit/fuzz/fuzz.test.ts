@@ -8,7 +8,7 @@ import { settingNames } from "../../../src/config/table.ts";
 import { costWithinRange } from "../../../src/core/cost.ts";
 import { noTokens, tokenClasses } from "../../../src/core/tokens.ts";
 import type { Usage } from "../../../src/core/usage.ts";
-import { cleanPath } from "../../../src/http/paths.ts";
+import { cleanPath } from "../../../src/server/http/paths.ts";
 import { readAccount, readAccountFigures } from "../../../src/wire/account.ts";
 import { endpoints } from "../../../src/wire/endpoints/endpoints.ts";
 import { parseJson } from "../../../src/wire/json.ts";
@@ -19,7 +19,7 @@ import { readTaskRequest } from "../../../src/wire/task-request.ts";
 import { readTaskRecord } from "../../../src/wire/task.ts";
 import { UsageChunkFilter } from "../../../src/wire/usage-chunk-filter.ts";
 import { readUsage } from "../../../src/wire/usage.ts";
-import { readYaml } from "../../../src/yaml/read.ts";
+import { readYaml } from "../../../src/platform/yaml.ts";
 import { inPieces, mutated, shares } from "./mutations.ts";
 import { runs } from "../../support/effort.ts";
 

@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { usd } from "../../../src/core/money.ts";
 import { startBalanceSampler } from "../../../src/jobs/balance-sampler.ts";
 import { alwaysMine } from "../../../src/jobs/job-claims.ts";
-import { silentLog } from "../../../src/log/log.ts";
+import { silentLog } from "../../../src/platform/log.ts";
 import { endAt, holdOf, memoryStore, noon, posting } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 

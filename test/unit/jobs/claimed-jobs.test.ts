@@ -6,7 +6,7 @@ import { startDelivery } from "../../../src/jobs/delivery.ts";
 import { startAlerts } from "../../../src/jobs/alerts.ts";
 import type { JobClaim } from "../../../src/jobs/job-claims.ts";
 import { startTaskPoller } from "../../../src/jobs/task-poller.ts";
-import { silentLog } from "../../../src/log/log.ts";
+import { silentLog } from "../../../src/platform/log.ts";
 import { alice, budget, holdOf, memoryStore, noon, utc } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 

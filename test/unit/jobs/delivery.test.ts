@@ -7,7 +7,7 @@ import type { AddressRule } from "../../../src/core/addresses.ts";
 import { startDelivery, type DeliveryResult } from "../../../src/jobs/delivery.ts";
 import { alwaysMine } from "../../../src/jobs/job-claims.ts";
 import type { Message, NewMessage } from "../../../src/ports/outbox.ts";
-import { createWebhookSender } from "../../../src/webhook/webhook-sender.ts";
+import { createWebhookSender } from "../../../src/gateway/webhooks/webhook-sender.ts";
 import { heardLog } from "../../support/heard-log.ts";
 import { memoryStore, noon } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";

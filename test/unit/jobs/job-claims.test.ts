@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, it } from "vitest";
 import { claimJobs } from "../../../src/jobs/job-claims.ts";
-import { silentLog } from "../../../src/log/log.ts";
+import { silentLog } from "../../../src/platform/log.ts";
 import { jobNames } from "../../../src/ports/fleet.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { TestFleet } from "../../support/fleet.ts";

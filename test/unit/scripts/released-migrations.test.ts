@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { migrationDigests, migrationFaults } from "../../../scripts/released-migrations.ts";
 
-const migrations = fileURLToPath(new URL("../../../src/store/migrations", import.meta.url));
+const migrations = fileURLToPath(new URL("../../../src/ledger/migrations", import.meta.url));
 
 /** A folder with these migrations, for as long as `use` runs. */
 function withFolder<Result>(files: Readonly<Record<string, string>>, use: (folder: string) => Result): Result {

@@ -2,7 +2,7 @@ import * as fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
 import { promptBound, type ModelLimits } from "../../../src/core/bounds.ts";
 import { unchanged } from "../../../src/core/tokens.ts";
-import { createTokenCounter } from "../../../src/tokens/token-counter.ts";
+import { createTokenCounter } from "../../../src/platform/tokens/token-counter.ts";
 import { readChatRequest } from "../../../src/wire/chat-request.ts";
 import { readResponsesRequest } from "../../../src/wire/endpoints/responses-request.ts";
 import { runs } from "../../support/effort.ts";

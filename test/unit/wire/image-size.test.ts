@@ -1,7 +1,7 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { imageSizeOf } from "../../../src/wire/image-size.ts";
-import { imageUrl } from "../tokens/image-header.ts";
+import { imageUrl } from "../platform/tokens/image-header.ts";
 
 const webp = (kind: string, ...bytes: number[]) => {
   const head = Buffer.concat([Buffer.from("RIFF\0\0\0\0WEBP" + kind, "latin1"), Buffer.alloc(14)]);

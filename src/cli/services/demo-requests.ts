@@ -1,0 +1,85 @@
+import { SseReader } from "../../wire/sse.ts";
+
+/** A request of the demo, as its client saw it. */
+export interface DemoLine {
+  readonly what: string;
+  readonly result: string;
+  /** Farebox's id of the request; null if it was refused before it had a charge. */
+  readonly requestId: string | null;
+}
+
+interface Wish {
+  readonly what: string;
+  readonly model: string;
+  readonly prompt: string;
+  readonly stream?: "with usage" | "without usage";
+}
+
+const wishes: readonly Wish[] = [
+  { what: "gpt-4o, plain", model: "gpt-4o", prompt: "Name three colours of the evening sky." },
+  {
+    what: "gpt-4o-mini, stream with usage",
+    model: "gpt-4o-mini",
+    prompt: "Tell a very short story.",
+    stream: "with usage",
+  },
+  {
+    what: "gpt-4.1, usage not asked for",
+    model: "gpt-4.1",
+    prompt: "Count to ten in words.",
+    stream: "without usage",
+  },
+  { what: "claude-sonnet-4-6, plain", model: "claude-sonnet-4-6", prompt: "What is a ledger?" },
+  { what: "gemini-2.5-flash, plain", model: "gemini-2.5-flash", prompt: "What is a farebox?" },
+];
+
+/** Sends the demo's requests: plain, streamed, and one that its budget cannot pay for. */
+export async function runDemoRequests(
+  baseURL: string,
+  keys: { readonly demo: string; readonly intern: string },
+): Promise<DemoLine[]> {
+  const ask = (key: string, body: object) =>
+    fetch(`${baseURL}/chat/completions`, {
+      method: "POST",
+      headers: { "content-type": "application/json", authorization: `Bearer ${key}` },
+      body: JSON.stringify(body),
+    });
+  const lines: DemoLine[] = [];
+  for (const { what, model, prompt, stream } of wishes) {
+    const body = { model, messages: [{ role: "user", content: prompt }], max_tokens: 200 };
+    const response = await ask(keys.demo, {
+      ...body,
+      ...(stream !== undefined && { stream: true }),
+      ...(stream === "with usage" && { stream_options: { include_usage: true } }),
+    });
+    const result = await (stream === undefined ? plainResult(response) : streamedResult(response));
+    lines.push({ what, result, requestId: response.headers.get("x-farebox-request-id") });
+  }
+  const response = await ask(keys.intern, {
+    model: "gpt-4o",
+    messages: [{ role: "user", content: "Write a long novel." }],
+  });
+  return [...lines, { what: "gpt-4o, with the intern's key", result: await refusalResult(response), requestId: null }];
+}
+
+async function plainResult(response: Response): Promise<string> {
+  if (!response.ok) return refusalResult(response);
+  const { choices } = (await response.json()) as { choices: { message: { content: string } }[] };
+  const words = choices[0]?.message.content.split(/\s+/).length ?? 0;
+  return `${words} words, header says ${response.headers.get("x-farebox-cost-usd")} USD`;
+}
+
+async function streamedResult(response: Response): Promise<string> {
+  if (!response.ok) return refusalResult(response);
+  let chunks = 0;
+  const reader = new SseReader((data) => (chunks += data === "[DONE]" ? 0 : 1));
+  for await (const bytes of response.body ?? []) reader.feed(Buffer.from(bytes));
+  reader.finish();
+  return `${chunks} chunks`;
+}
+
+async function refusalResult(response: Response): Promise<string> {
+  if (response.ok) return "was not refused";
+  const { error } = (await response.json()) as { error: { code: string } };
+  return `${response.status} ${error.code}`;
+}

@@ -1,0 +1,87 @@
+import { hostOf, isLoopback } from "../../config/addresses.ts";
+
+export type FetchedText =
+  | { readonly ok: true; readonly text: string }
+  | { readonly ok: false; readonly problem: string };
+
+export interface FetchBounds {
+  /** Time for the whole download, redirects included. Milliseconds. */
+  readonly timeoutMs: number;
+  /** Size of the decompressed text. */
+  readonly bytesMax: number;
+  readonly redirectsMax: number;
+}
+
+/** Several times the largest table. */
+export const tableBounds: FetchBounds = { timeoutMs: 60_000, bytesMax: 32 * 1024 ** 2, redirectsMax: 5 };
+
+/** Downloads a text over https, or over http from this machine; every redirect is checked like the address itself. */
+export async function fetchText(
+  address: string,
+  { timeoutMs, bytesMax, redirectsMax }: FetchBounds = tableBounds,
+): Promise<FetchedText> {
+  const refused = (problem: string): FetchedText => ({ ok: false, problem: `${shownAddress(address)} ${problem}` });
+  const signal = AbortSignal.timeout(timeoutMs);
+  let url = new URL(address);
+  const mayBePlain = isLoopback(hostOf(url.origin));
+  try {
+    for (let redirects = 0; ; redirects++) {
+      const fault = faultOf(url, mayBePlain);
+      if (fault !== null)
+        return refused(redirects === 0 ? fault : `redirects to ${shownAddress(url.href)}, which ${fault}`);
+      const answer = await fetch(url.href, {
+        signal,
+        redirect: "manual",
+        headers: { accept: "application/json, */*" },
+      });
+      const next = answer.headers.get("location");
+      if (answer.status >= 300 && answer.status < 400 && next !== null) {
+        await answer.body?.cancel();
+        if (redirects === redirectsMax) return refused(`redirects more than ${redirectsMax} times`);
+        if (!URL.canParse(next, url.href)) return refused("redirects to something that is no address");
+        url = new URL(next, url);
+        continue;
+      }
+      if (!answer.ok) {
+        await answer.body?.cancel();
+        return refused(`answered with status ${answer.status}`);
+      }
+      const bytes = await bytesOf(answer, bytesMax);
+      return bytes === undefined
+        ? refused(`is larger than ${Math.floor(bytesMax / 1024 ** 2)} MB`)
+        : { ok: true, text: bytes.toString("utf8") };
+    }
+  } catch (error) {
+    if (signal.aborted) return refused(`was not downloaded within ${timeoutMs / 1000} s`);
+    const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
+    return refused(
+      `cannot be downloaded: ${cause instanceof Error ? ("code" in cause ? String(cause.code) : cause.message) : String(cause)}`,
+    );
+  }
+}
+
+/** Returns the fault of an address to download from; null if there is none. */
+function faultOf(url: URL, mayBePlain: boolean): string | null {
+  if (url.username !== "" || url.password !== "") return "must not hold a user name or password";
+  if (url.protocol === "https:" || (url.protocol === "http:" && mayBePlain && isLoopback(hostOf(url.origin))))
+    return null;
+  return "must begin with https://; plain http only to this machine";
+}
+
+/** Returns undefined if there are more bytes than `bytesMax`. */
+async function bytesOf(answer: Response, bytesMax: number): Promise<Buffer | undefined> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of answer.body ?? []) {
+    size += chunk.length;
+    if (size > bytesMax) return undefined;
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
+/** Returns the address without a password, and without a query, which may hold a token. */
+function shownAddress(address: string): string {
+  const url = new URL(address);
+  return `${url.origin}${url.pathname}`;
+}

@@ -1,0 +1,187 @@
+import { setTimeout as pause } from "node:timers/promises";
+import { storeProblem } from "../cli/tools.ts";
+import { refusal } from "../cli/io.ts";
+import { isSame, placeProblem } from "../cli/out-file.ts";
+import { shownDatabase, type DatabaseSetting } from "../config/database.ts";
+import type { Settings } from "../config/settings.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { RowDifference } from "../ledger/copy/copy.ts";
+import type { MoveFailure } from "../ledger/copy/move.ts";
+import { backUp, restore, type CopyFailure } from "../ledger/sqlite/backup.ts";
+import { pruneFile } from "../ledger/sqlite/prune-file.ts";
+import { repair, type RepairOptions } from "../ledger/sqlite/repair.ts";
+import { calendarOf } from "../platform/calendar.ts";
+import { tuneRuntime } from "./runtime.ts";
+import { migrateLedger, restoreHint, serverOf, stampOf } from "./ledger.ts";
+
+export type PostgresSetting = Extract<DatabaseSetting, { readonly kind: "postgres" }>;
+/** Receives a share from 0 to 1. */
+type OnProgress = (share: number) => void;
+
+/** The work on the ledger as a whole that the settings name. */
+export type Maintenance = ReturnType<typeof createMaintenance>;
+
+type Done<W extends keyof Maintenance> = Extract<Awaited<ReturnType<Maintenance[W]>>, { readonly ok: true }>;
+
+export type CopiedLedger = Done<"backUp">;
+export type MovedLedger = Done<"move">;
+export type RepairedRow = Parameters<Parameters<Maintenance["repair"]>[1]["onRepaired"]>[0];
+
+export function createMaintenance(clock: Clock) {
+  // A verification makes short-lived objects by the million: the young generation must not grow with them.
+  tuneRuntime();
+  return {
+    /** Brings the ledger to this release's schema. */
+    async migrate({ database }: Settings, { backup }: { readonly backup: boolean }) {
+      const result = await migrateLedger(database, { at: clock.now(), create: true, backup });
+      if (!result.ok) return ledgerRefused(result.failure, shownDatabase(database));
+      return { ...result, restore: result.backup === null ? null : restoreHint(database, result.backup) };
+    },
+
+    /** Copies the ledger, next to a running `serve` too, and checks the copy. */
+    async backUp(
+      { database, timeZone }: Settings,
+      file: string,
+      { replace, onProgress }: { readonly replace: boolean; readonly onProgress: OnProgress },
+    ) {
+      if (database.kind === "postgres") return refusal(copiedByServer("backed up with pg_dump"));
+      const { path } = database;
+      const problem = placeProblem(file, path, "backup", replace);
+      if (problem !== null) return refusal(problem);
+      const result = await backUp({ path, file, calendar: calendarOf(timeZone), onProgress });
+      return result.ok ? { ok: true as const, ...result.copied } : ledgerRefused(result.failure, path);
+    },
+
+    /** Replaces the ledger by a checked copy of `file`; `replaced` is the path of the former one. */
+    async restore({ database, timeZone }: Settings, file: string, onProgress: OnProgress) {
+      if (database.kind === "postgres") return refusal(copiedByServer("restored with pg_restore"));
+      const { path } = database;
+      if (isSame(file, path)) return refusal(`${file} is the ledger itself; name a backup of it`);
+      const result = await restore({
+        path,
+        file,
+        calendar: calendarOf(timeZone),
+        stamp: stampOf(clock.now()),
+        onProgress,
+      });
+      if (result.ok) return { ok: true as const, ...result.copied, replaced: result.replaced };
+      if ("verification" in result) return refusal(unsound(file, result.verification.differences.length), 1);
+      return result.of === "ledger" ? ledgerRefused(result.failure, path) : backupRefused(result.failure, file);
+    },
+
+    /** Moves the ledger in a file into an empty PostgreSQL database, while no proxy runs on it, and compares every row. */
+    async move(
+      from: string,
+      to: PostgresSetting,
+      on: { readonly onCopied: OnProgress; readonly onCompared: OnProgress },
+    ) {
+      const { moveToPostgres } = await import("../ledger/copy/move.ts");
+      const result = await moveToPostgres({ path: from, server: serverOf(to), ...on });
+      return result.ok ? result : refusal(movingProblem(result, from, to.shown), result.kind === "differs" ? 1 : 2);
+    },
+
+    /** Rebuilds derived sums that differ from the charges; `onRepaired` receives each change once it is durable. */
+    async repair({ database, timeZone }: Settings, on: Pick<RepairOptions, "onRepaired" | "onProgress">) {
+      const how = { calendar: calendarOf(timeZone), clock, pause, ...on };
+      const result =
+        database.kind === "postgres"
+          ? await (await import("../ledger/postgres/repair.ts")).repairServer({ server: serverOf(database), ...how })
+          : await repair({ path: database.path, ...how });
+      return result.ok ? result : ledgerRefused(result.failure, shownDatabase(database));
+    },
+
+    /** Turns charges of ended days into sums; with `dryRun` it only counts. */
+    async prune(
+      { database, timeZone }: Settings,
+      options: { readonly olderThanMs: number; readonly dryRun: boolean; readonly onProgress: OnProgress },
+    ) {
+      const how = { calendar: calendarOf(timeZone), clock, pause, ...options };
+      const result =
+        database.kind === "postgres"
+          ? await (await import("../ledger/postgres/prune.ts")).pruneServer({ server: serverOf(database), ...how })
+          : await pruneFile({ path: database.path, ...how });
+      return result.ok
+        ? { ok: true as const, ...result.pruned }
+        : ledgerRefused(result.failure, shownDatabase(database));
+    },
+  };
+}
+
+function copiedByServer(how: string): string {
+  return `a ledger in PostgreSQL is ${how}, as docs/backup.md says; this command is for a ledger in an SQLite file`;
+}
+
+/** Returns one sentence with the reason why the command failed on the ledger. */
+export function ledgerProblem(failure: CopyFailure, path: string): string {
+  switch (failure.kind) {
+    case "in_use":
+      return `a farebox serve runs on the ledger at ${path}; stop it first`;
+    case "busy":
+      return `another process has the ledger at ${path} open; let it end first`;
+    case "corrupt":
+      return `the copy of the ledger at ${path} is damaged, and so may be the ledger: ${failure.message}`;
+    case "no_room":
+      return `the ledger at ${path} is not upgraded: its backup needs ${megabytes(failure.needed)} beside it, and ${megabytes(failure.free)} are free; make room, or back it up elsewhere and run farebox db migrate --no-backup`;
+    case "missing":
+    case "newer_schema":
+    case "unusable":
+      return storeProblem(failure, path);
+  }
+}
+
+function megabytes(bytes: number): string {
+  return `${(bytes / 1024 ** 2).toFixed(1)} MB`;
+}
+
+function movingProblem(failure: MoveFailure, from: string, to: string): string {
+  switch (failure.kind) {
+    case "source":
+      return failure.failure.kind === "missing"
+        ? `there is no ledger in ${from}`
+        : ledgerProblem(failure.failure, from);
+    case "target":
+      return storeProblem(failure.failure, to);
+    case "target_in_use":
+      return `another farebox db copy into ${to} runs; let it end first`;
+    case "target_not_empty":
+      return `${to} is not empty: it has rows in its table ${failure.table}; a ledger is copied into an empty database (or schema) only`;
+    case "lost":
+      return `the copy to ${to} stopped: ${failure.message}; the same command continues where it stopped`;
+    case "differs":
+      return `the copy in ${to} is not the ledger in ${from}, and no farebox uses it: ${failure.differences.map(differenceText).join(", ")}; the same command copies everything again`;
+  }
+}
+
+function differenceText({ table, row, column }: RowDifference): string {
+  return column === null ? `${table} ${row} is on one side only` : `${column} of ${table} ${row} differs`;
+}
+
+function backupProblem(failure: CopyFailure, file: string): string {
+  switch (failure.kind) {
+    case "missing":
+      return `there is no ledger in ${file}`;
+    case "newer_schema":
+      return `${file} was written by a newer farebox; restore it with that version or a later one`;
+    case "corrupt":
+      return `${file} is damaged: ${failure.message}; the ledger stays as it is`;
+    case "in_use":
+    case "busy":
+      return `another process has ${file} open; let it end first`;
+    case "unusable":
+      return `${file} cannot be restored: ${failure.message}`;
+    case "no_room":
+      return `${file} cannot be restored: the disk has no room`;
+  }
+}
+
+function unsound(file: string, differences: number): string {
+  return `${file} does not agree with itself (${differences} differences; farebox verify --database shows them); the ledger stays as it is`;
+}
+
+function ledgerRefused(failure: CopyFailure, path: string) {
+  return refusal(ledgerProblem(failure, path), failure.kind === "corrupt" ? 1 : 2);
+}
+
+function backupRefused(failure: CopyFailure, file: string) {
+  return refusal(backupProblem(failure, file), failure.kind === "corrupt" ? 1 : 2);
+}

@@ -1,0 +1,140 @@
+import { claimJobs, type ClaimedJobs } from "../jobs/job-claims.ts";
+import type { FleetGauges } from "./metrics/fleet-gauges.ts";
+import type { LimitUse } from "../core/limits.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { Fleet, Peers, WorkDone } from "../ports/fleet.ts";
+import type { Log } from "../ports/log.ts";
+import type { PeerUsage } from "../request/limits.ts";
+import { peerUsageOf } from "../request/peer-usage.ts";
+
+/** The other proxies, as `/readyz` shows them. */
+export interface PeersStanding {
+  readonly live: number;
+  /** Content ids of their prices that differ from this proxy's. */
+  readonly otherCatalogues: readonly string[];
+}
+
+/** This proxy among those that share the ledger. Disposing of it releases its jobs, which are to be disposed of before. */
+export interface FleetMember extends AsyncDisposable {
+  readonly jobs: ClaimedJobs;
+  /** Undefined where there are no others. */
+  readonly peerUsage: PeerUsage | undefined;
+  /** Reports work of this proxy to its own listeners at once, and to other proxies with the next beat. */
+  did(work: keyof WorkDone): void;
+  /** Calls back after such work, here or in another proxy. */
+  on(work: keyof WorkDone, listener: () => void): void;
+  /** Begins to publish, with the usage of limits that `used` returns, and to receive. */
+  join(used: () => Readonly<Record<string, LimitUse>>): void;
+  /** Null where there are no others. */
+  standing(): PeersStanding | null;
+}
+
+interface Prices {
+  readonly current: { readonly digest: string };
+  reload(): Promise<void>;
+  onTaken(listener: () => void): void;
+}
+
+interface MemberDeps {
+  readonly fleet: Fleet | null;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly gauges: FleetGauges;
+  readonly prices: Prices;
+}
+
+/** Proxies differ for a moment while prices are rolled out; a longer difference is logged. Milliseconds. */
+const differsQuietMs = 5_000;
+
+const jobOf = { queued: "deliveries", tasks: "tasks" } as const;
+
+export function fleetMember(deps: MemberDeps): FleetMember {
+  const { fleet, clock, log, gauges, prices } = deps;
+  const jobs = claimJobs({ claims: fleet?.claims ?? null, clock, log });
+  gauges.showJobs((job) => jobs.of(job).isMine());
+  const listeners: Record<keyof WorkDone, (() => void)[]> = { posted: [], queued: [], tasks: [] };
+  const notify = (work: keyof WorkDone): void => {
+    for (const listener of listeners[work]) listener();
+  };
+  const own = { jobs, on: (work: keyof WorkDone, listener: () => void) => void listeners[work].push(listener) };
+  if (fleet === null) {
+    return {
+      ...own,
+      peerUsage: undefined,
+      did: notify,
+      join() {},
+      standing: () => null,
+      [Symbol.asyncDispose]: () => jobs[Symbol.asyncDispose](),
+    };
+  }
+  const { peers } = fleet;
+  const done = { posted: 0, queued: 0, tasks: 0 };
+  const standing = () => standingOf(peers, prices);
+  const stops: (() => void)[] = [peers.onBeat(followPrices(deps, standing))];
+  prices.onTaken(() => peers.beatNow());
+  return {
+    ...own,
+    peerUsage: peerUsageOf(peers),
+    did(work) {
+      done[work]++;
+      // A client waits for messages and tasks; posted charges are reported with the next beat.
+      const isElsewhere = work === "posted" ? false : !jobs.of(jobOf[work]).isMine();
+      if (isElsewhere) peers.beatNow();
+      notify(work);
+    },
+    join(used) {
+      peers.tell(() => ({ catalogue: prices.current.digest, used: used(), done: { ...done } }));
+      stops.push(peers.onBeat(followWork(peers, notify)));
+    },
+    standing,
+    async [Symbol.asyncDispose]() {
+      for (const stop of stops) stop();
+      await jobs[Symbol.asyncDispose]();
+    },
+  };
+}
+
+function standingOf(peers: Peers, prices: Prices): PeersStanding {
+  const live = peers.live();
+  const theirs = new Set(live.flatMap(({ news }) => (news === null ? [] : [news.catalogue])));
+  theirs.delete(prices.current.digest);
+  return { live: live.length, otherCatalogues: [...theirs].sort() };
+}
+
+/** Reads the price files again when a peer has new prices, and logs a difference that lasts. */
+function followPrices({ clock, log, gauges, prices }: MemberDeps, standing: () => PeersStanding): () => void {
+  let known = new Set<string>();
+  let apart: { readonly since: number; isLogged: boolean } | null = null;
+  return () => {
+    const { live, otherCatalogues } = standing();
+    gauges.onBeat(live, otherCatalogues.length > 0);
+    if (otherCatalogues.some((digest) => !known.has(digest))) void prices.reload();
+    const { digest } = prices.current;
+    // With its own: a peer that still has the prices from before has nothing new.
+    known = new Set([...otherCatalogues, digest]);
+    if (otherCatalogues.length === 0) {
+      if (apart?.isLogged === true) log.info({ digest }, "all proxies of this ledger have the same prices again");
+      apart = null;
+      return;
+    }
+    apart ??= { since: clock.monotonic(), isLogged: false };
+    if (apart.isLogged || clock.monotonic() - apart.since < differsQuietMs) return;
+    apart.isLogged = true;
+    log.warn({ digest, others: otherCatalogues }, "other proxies of this ledger have other prices in force");
+  };
+}
+
+/** Notifies of work that peers did since the last beat. A peer that came or went may have done, or left, anything. */
+function followWork(peers: Peers, notify: (work: keyof WorkDone) => void): () => void {
+  let known = new Map<number, WorkDone>();
+  return () => {
+    const now = new Map(
+      peers.live().flatMap(({ epoch, news }) => (news === null ? [] : [[epoch, news.done] as const])),
+    );
+    const haveChanged = now.size !== known.size || [...now.keys()].some((epoch) => !known.has(epoch));
+    for (const work of ["posted", "queued", "tasks"] as const) {
+      if (haveChanged || [...now].some(([epoch, done]) => done[work] !== known.get(epoch)?.[work])) notify(work);
+    }
+    known = now;
+  };
+}

@@ -1,0 +1,153 @@
+import type { RequestListener, Server as HttpServer } from "node:http";
+import type { AddressInfo, Server } from "node:net";
+import { isLoopback } from "../config/addresses.ts";
+import type { Settings } from "../config/settings.ts";
+import { BodyAllowance, type BodyMemory } from "./http/body.ts";
+import { createHttpApp, type Route } from "./http/http-app.ts";
+import { hostName } from "./http/origins.ts";
+import { createHttpServer } from "./http/server.ts";
+import type { ProcessMetric } from "./metrics/process-metrics.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { Events } from "../ports/events.ts";
+import type { Log } from "../ports/log.ts";
+import { sleep } from "../platform/sleep.ts";
+import type { Work } from "./work.ts";
+
+/** The server of a proxy's clients: in this process, or in workers of it. */
+export interface Front {
+  /** "http://127.0.0.1:4000" */
+  readonly url: string;
+  /** Not accepting connections after two seconds. Resolves when every request is settled, cut off if it takes too long. */
+  drain(): Promise<void>;
+  /** Ends every connection and call at once, and settles what ran. */
+  cutOff(): Promise<void>;
+  /** Resolves with one sentence when no worker can be kept running. */
+  readonly failed?: Promise<string>;
+  /** Returns the metrics of each worker's process, by its number. The answer comes after all earlier events of the worker. */
+  readonly processMetrics?: () => Promise<ReadonlyMap<string, readonly ProcessMetric[]>>;
+}
+
+export type FrontResult =
+  | { readonly ok: true; readonly front: Front }
+  /** One sentence. */
+  | { readonly ok: false; readonly problem: string };
+
+export interface HttpFrontDeps {
+  readonly routes: readonly Route[];
+  readonly events: Events;
+  readonly log: Log;
+  readonly clock: Clock;
+  /** Work in progress that must be waited for. */
+  readonly work: Work;
+  /** Unless given, this process has all memory that the settings allow. */
+  readonly bodyMemory?: BodyMemory;
+  /** Ends every running call at the gateway; each is settled. */
+  readonly stopForwarding: () => void;
+  /** Ends the connections to it. */
+  readonly gateway: AsyncDisposable;
+  readonly isLedgerWritable: () => Promise<boolean>;
+}
+
+/** A draining proxy accepts new requests for this time, so that load balancers notice first. Milliseconds. */
+export const lameDuckMs = 2_000;
+/** Time for the error events of streams that are cut off at the end of the drain. Milliseconds. */
+export const lastWordsMs = 1_000;
+/** Settlements that take longer than this at the end may be waiting for a ledger that cannot be written. Milliseconds. */
+const stuckMs = 1_000;
+
+/** Listens and answers requests in this process. */
+export async function openHttpFront(settings: Pick<Settings, "listen">, deps: HttpFrontDeps): Promise<FrontResult> {
+  const { server, ...ending } = buildHttpFront(settings, deps);
+  const listening = await listen(server, settings.listen);
+  return listening.ok ? { ok: true, front: { url: listening.url, ...ending } } : listening;
+}
+
+/** Builds a server, and what ends it. It may listen itself, or be given connections. */
+export function buildHttpFront(
+  { listen: settings }: Pick<Settings, "listen">,
+  deps: HttpFrontDeps,
+): Pick<Front, "drain" | "cutOff"> & { readonly server: HttpServer } {
+  const { events, clock, work, stopForwarding, gateway } = deps;
+  const app: RequestListener = createHttpApp({
+    routes: deps.routes,
+    events,
+    log: deps.log,
+    clock,
+    loopbackOnly: isLoopback(settings.host),
+    publicHost: settings.publicUrl === null ? null : (hostName(new URL(settings.publicUrl).host) ?? null),
+    corsOrigins: settings.corsOrigins,
+    bodyBytesMax: settings.bodyBytesMax,
+    bodyMemory: deps.bodyMemory ?? new BodyAllowance(settings.bodyMemoryBytesMax),
+    running: (running) => work.add(running),
+  });
+  const server = createHttpServer(app, { onRefusal: (refusal) => events.refused(refusal) });
+
+  let draining = false;
+  server.prependListener("request", (_request, response) => {
+    // A connection that stays open would carry requests until it is cut off in the middle of one.
+    if (draining) response.shouldKeepAlive = false;
+  });
+  /** Closes the connections of both sides, so that every request that waits for one ends and is settled. */
+  const cutOff = async (): Promise<void> => {
+    server.close();
+    stopForwarding();
+    server.closeAllConnections();
+    await gateway[Symbol.asyncDispose]();
+    await settledOrStuck(deps);
+  };
+  return {
+    server,
+    cutOff,
+    async drain() {
+      draining = true;
+      const takingMs = Math.min(lameDuckMs, settings.drainMs);
+      await sleep(clock, takingMs);
+      server.close();
+      server.closeIdleConnections();
+      await Promise.race([work.done(), sleep(clock, settings.drainMs - takingMs)]);
+      stopForwarding();
+      await Promise.race([work.done(), sleep(clock, lastWordsMs)]);
+      await cutOff();
+    },
+  };
+}
+
+/** Waits for settlements, but not while the ledger cannot be written: the next start posts their holds. */
+export async function settledOrStuck({
+  work,
+  clock,
+  isLedgerWritable,
+}: Pick<HttpFrontDeps, "work" | "clock" | "isLedgerWritable">): Promise<void> {
+  for (;;) {
+    const isDone = await Promise.race([work.done().then(() => true), sleep(clock, stuckMs).then(() => false)]);
+    if (isDone || !(await isLedgerWritable())) return;
+  }
+}
+
+type Listening = { readonly ok: true; readonly url: string } | { readonly ok: false; readonly problem: string };
+
+const listenProblems: Readonly<Record<string, string>> = {
+  EADDRINUSE: "another program listens there; choose another --port, or 0 for a free one",
+  EACCES: "this user may not listen there; choose a port above 1023",
+  EADDRNOTAVAIL: "this machine has no such address; choose another --host",
+};
+
+/** Connections that may wait to be accepted. In a larger burst, clients wait a second before their next try. */
+const backlogMax = 4096;
+
+export function listen(
+  server: Server,
+  { host, port }: { readonly host: string; readonly port: number },
+): Promise<Listening> {
+  return new Promise((resolve) => {
+    server.once("error", (error: NodeJS.ErrnoException) => {
+      const why = listenProblems[error.code ?? ""] ?? error.message;
+      resolve({ ok: false, problem: `cannot listen on ${host}:${port}: ${why}` });
+    });
+    server.listen({ port, host, backlog: backlogMax }, () => {
+      const bound = server.address() as AddressInfo;
+      const shown = bound.family === "IPv6" ? `[${bound.address}]` : bound.address;
+      resolve({ ok: true, url: `http://${shown}:${bound.port}` });
+    });
+  });
+}

@@ -1,0 +1,122 @@
+import type { z } from "zod";
+import { closest } from "../../../config/suggest.ts";
+import type { Refusal } from "../../../core/refusals.ts";
+import type { Exchange } from "../../../ports/exchange.ts";
+import { jsonMembers } from "../../../wire/json-keys.ts";
+import { isObject, parseJson } from "../../../wire/json.ts";
+
+export type Read<T, R = Refusal> =
+  | { readonly ok: true; readonly value: T }
+  | { readonly ok: false; readonly refusal: R };
+
+/** The parameters of a query, each at most once. */
+export function readQuery(query: string, schema: z.ZodObject | null): Read<unknown> {
+  const given = new URLSearchParams(query);
+  const names = [...given.keys()];
+  const twice = names.find((name, index) => names.indexOf(name) !== index);
+  if (twice !== undefined) return invalid(`The parameter '${shown(twice)}' is given twice.`, twice);
+  if (schema !== null) return readFields(schema, Object.fromEntries(given), "parameter");
+  const [first] = names;
+  return first === undefined
+    ? { ok: true, value: {} }
+    : invalid(`There is no parameter '${shown(first)}': this path takes none.`, first);
+}
+
+/** Reads a body. Refuses one where none is taken, since its content would be ignored. A null refusal: the client left. */
+export async function readBody(
+  exchange: Exchange,
+  schema: z.ZodObject | null,
+  bytesMax: number,
+): Promise<Read<unknown, Refusal | null>> {
+  const read = await exchange.readBody(bytesMax);
+  if (!read.ok) {
+    const { refusal } = read;
+    // The limit of these bodies is no setting.
+    if (refusal?.code === "request_too_large") return { ok: false, refusal: { ...refusal, setting: null } };
+    return { ok: false, refusal };
+  }
+  try {
+    if (schema === null)
+      return read.bytes.length === 0 ? { ok: true, value: undefined } : invalid("This request takes no body.", null);
+    if (read.bytes.length === 0) return readFields(schema, {}, "body");
+    return readJsonBody(read.bytes, exchange.header("content-type"), schema);
+  } finally {
+    read.release();
+  }
+}
+
+function readJsonBody(bytes: Buffer, contentType: string | undefined, schema: z.ZodObject): Read<unknown> {
+  if (!/^application\/json *(;|$)/i.test(contentType ?? "")) {
+    return { ok: false, refusal: { code: "unsupported_media_type", contentType: shown(contentType ?? "") } };
+  }
+  const value = parseJson(bytes.toString("utf8"));
+  if (value === undefined) return { ok: false, refusal: { code: "invalid_json", message: "The body is not JSON." } };
+  if (!isObject(value)) return invalid("The body must be a JSON object.", null);
+  const names = jsonMembers(bytes).map(({ name }) => name);
+  const twice = names.find((name, index) => names.indexOf(name) !== index);
+  if (twice !== undefined) return invalid(`The field '${shown(twice)}' is given twice.`, twice);
+  return readFields(schema, value, "field");
+}
+
+/** Reports the first fault of an input by the name of its field, never with its value. */
+export function readFields(schema: z.ZodObject, given: object, noun: "parameter" | "field" | "body"): Read<unknown> {
+  const result = schema.safeParse(given);
+  if (result.success) return { ok: true, value: result.data };
+  // A name that is not known comes first: it may be the one that is missing, mistyped.
+  const { issues } = result.error;
+  const issue = issues.find(({ code }) => code === "unrecognized_keys") ?? issues[0];
+  if (issue?.code === "unrecognized_keys") return unknownField(schema, issue.path, issue.keys[0] ?? "", noun);
+  const field = issue?.path.map(String).join(".") ?? "";
+  if (isMissing(given, issue?.path ?? []))
+    return invalid(`The ${noun === "body" ? "field" : noun} '${field}' is needed.`, field);
+  return invalid(
+    `${field === "" ? "This" : `'${field}'`} ${issue?.message ?? "is malformed"}.`,
+    field === "" ? null : field,
+  );
+}
+
+function unknownField(schema: z.ZodObject, path: readonly PropertyKey[], unknown: string, noun: string): Read<never> {
+  const field = [...path.map(String), unknown].join(".");
+  const near = closest(unknown, Object.keys(objectAt(schema, path)?.shape ?? {}));
+  return invalid(
+    `There is no ${noun} '${shown(field)}'${near === undefined ? "." : `; did you mean '${near}'?`}`,
+    field,
+  );
+}
+
+/** The object schema at a path, through what makes it optional. */
+function objectAt(schema: z.ZodObject, path: readonly PropertyKey[]): z.ZodObject | undefined {
+  let here: unknown = schema;
+  for (const step of path) {
+    here = bare((here as z.ZodObject).shape?.[String(step)]);
+    if (!hasShape(here)) return undefined;
+  }
+  return here as z.ZodObject;
+}
+
+function bare(schema: unknown): unknown {
+  let here = schema as { readonly unwrap?: () => unknown } | undefined;
+  while (here !== undefined && !hasShape(here) && typeof here.unwrap === "function")
+    here = here.unwrap() as typeof here;
+  return here;
+}
+
+function hasShape(schema: unknown): boolean {
+  return typeof schema === "object" && schema !== null && "shape" in schema;
+}
+
+function isMissing(given: object, path: readonly PropertyKey[]): boolean {
+  let here: unknown = given;
+  for (const step of path) here = isObject(here) ? here[String(step)] : undefined;
+  return path.length > 0 && here === undefined;
+}
+
+function invalid(message: string, param: string | null): Read<never> {
+  return { ok: false, refusal: { code: "invalid_request", message, param: param && shown(param) } };
+}
+
+/** Shortens a name that came with the request. A text that looks like a secret is hidden. */
+function shown(text: string): string {
+  if (/sk-[\w-]{8,}/.test(text)) return "<hidden>";
+  return text.length > 100 ? `${text.slice(0, 100)}…` : text;
+}

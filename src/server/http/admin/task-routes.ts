@@ -1,0 +1,53 @@
+import { z } from "zod";
+import { askedKey } from "../../../admin/keys.ts";
+import { failure } from "../../../admin/result.ts";
+import { keyNamesOf } from "../../../reporting/names.ts";
+import { taskJson } from "../../../reporting/tasks.ts";
+import { taskListSchema, taskSchema } from "../../../reporting/shapes/charges.ts";
+import { cursor, limitOf } from "./fields.ts";
+import { found, route, type AdminRoute } from "./route.ts";
+
+const taskQuery = z.strictObject({
+  key: z.string().max(200).optional().meta({ description: "A key's name or id." }),
+  running: z
+    .enum(["true", "false"])
+    .optional()
+    .meta({ description: "`true` for unsettled tasks only, `false` for settled ones only." }),
+  limit: limitOf(100),
+  cursor: cursor.optional(),
+});
+
+export const taskRoutes: readonly AdminRoute[] = [
+  route("GET /tasks", {
+    role: "viewer",
+    summary: "Tasks of all keys, newest first, in pages",
+    query: taskQuery,
+    answer: taskListSchema,
+    handle: async ({ tasks, keys }, { query: { key: nameOrId, running, limit, cursor: after } }) => {
+      const named = await askedKey(keys, nameOrId);
+      if (!named.ok) return named;
+      const { key } = named;
+      const page = await tasks.list({
+        limit,
+        ...(key !== undefined && { key: key.id }),
+        ...(running !== undefined && { running: running === "true" }),
+        ...(after !== undefined && { after }),
+      });
+      const nameOf = await keyNamesOf(
+        keys,
+        page.tasks.map((each) => each.key),
+      );
+      return found({ tasks: page.tasks.map((each) => taskJson(each, nameOf)), next: page.next });
+    },
+  }),
+  route("GET /tasks/{task_id}", {
+    role: "viewer",
+    summary: "One task, of any key",
+    answer: taskSchema,
+    handle: async ({ tasks, keys }, { params: [taskId = ""] }) => {
+      const known = await tasks.find(taskId);
+      if (known === undefined) return failure("not_found", "there is no such task");
+      return found(taskJson(known, await keyNamesOf(keys, [known.key])));
+    },
+  }),
+];

@@ -1,0 +1,98 @@
+import { beginSession, newSessionSchema, type NewSession, type RunSessionTools } from "../../admin/run-sessions.ts";
+import type { RunSession } from "../../core/run-sessions.ts";
+import type { Clock } from "../../ports/clock.ts";
+import type { Exchange } from "../../ports/exchange.ts";
+import type { KeyStore } from "../../ports/key-store.ts";
+import type { LedgerQueries } from "../../ports/ledger.ts";
+import type { RunSessions } from "../../ports/run-sessions.ts";
+import { credentialOf, type Authenticate, type Keyring } from "../../request/authenticate.ts";
+import { notForwarded, refuse, withKey, type Handler, type Summary } from "../../request/handler.ts";
+import { isoTime } from "../../reporting/names.ts";
+import { sessionJson } from "../../reporting/run-session.ts";
+import { readBody } from "./admin/read-input.ts";
+import type { Route } from "./http-app.ts";
+import { answerJson } from "./json.ts";
+
+export interface RunSessionDeps {
+  readonly authenticate: Authenticate;
+  readonly keyring: Pick<Keyring, "sessionOf">;
+  readonly sessions: RunSessions;
+  readonly keys: Pick<KeyStore, "findById">;
+  readonly latest: LedgerQueries;
+  readonly clock: Clock;
+}
+
+const path = "/v1/farebox/sessions";
+const bodyBytesMax = 64 * 1024;
+
+/** Sessions of `farebox run`: a key begins them, the key or the session's credential shows and ends them. */
+export function runSessionRoutes(deps: RunSessionDeps): readonly Route[] {
+  return [
+    { method: "post", path, handler: begin(deps) },
+    { method: "get", path: `${path}/:id`, handler: show(deps) },
+    { method: "delete", path: `${path}/:id`, handler: end(deps) },
+  ];
+}
+
+function begin({ authenticate, sessions, clock }: RunSessionDeps): Handler {
+  return withKey(authenticate, async (exchange, { key, session }) => {
+    if (session !== undefined) return refuse(exchange, ofSession);
+    if (key === null) return refuse(exchange, withoutKey);
+    const input = await readBody(exchange, newSessionSchema, bodyBytesMax);
+    if (!input.ok) return input.refusal === null ? notForwarded : refuse(exchange, input.refusal);
+    const tools: RunSessionTools = { sessions, clock };
+    const begun = await beginSession(tools, key, input.value as NewSession, null);
+    if (!begun.ok) return refuse(exchange, { code: "conflict", message: `${begun.message}.` });
+    const { id, expiresAt } = begun.session;
+    const answer = { id, api_key: begun.credential, key: key.name, expires_at: isoTime(expiresAt) };
+    return answerJson(exchange, answer, { status: 201 });
+  });
+}
+
+function show(deps: RunSessionDeps): Handler {
+  return ownSession(deps, (exchange, session) => answerSums(deps, exchange, session));
+}
+
+/** Ends it, once; a repeat is answered as the first. */
+function end(deps: RunSessionDeps): Handler {
+  return ownSession(deps, async (exchange, session) => {
+    const ended = (await deps.sessions.end(session.id, deps.clock.now())) ?? session;
+    return answerSums(deps, exchange, ended);
+  });
+}
+
+async function answerSums({ keys, latest, clock }: RunSessionDeps, exchange: Exchange, session: RunSession) {
+  const name = (await keys.findById(session.key))?.name ?? session.key;
+  return answerJson(exchange, await sessionJson(latest, session, name, clock.now()));
+}
+
+/** The session that the path names, for its key and for its own credential, which may be over by now. */
+function ownSession(
+  { authenticate, keyring, sessions }: RunSessionDeps,
+  handle: (exchange: Exchange, session: RunSession) => Promise<Summary>,
+): Handler {
+  return async (exchange) => {
+    const id = decodeURIComponent(exchange.path.slice(path.length + 1));
+    const own = await keyring.sessionOf(credentialOf(exchange) ?? "");
+    if (own?.id === id) return handle(exchange, own);
+    const who = await authenticate(exchange);
+    if (!who.ok) return refuse(exchange, who.refusal);
+    const session = who.session === undefined && who.key !== null ? await sessions.find(id) : undefined;
+    if (session === undefined || session.key !== who.key?.id)
+      return refuse(exchange, {
+        code: "not_found",
+        message: `This key has no session '${id}'; ended ones are kept until they expire.`,
+      });
+    return handle(exchange, session);
+  };
+}
+
+const ofSession = {
+  code: "invalid_api_key",
+  message: "A session cannot begin another one; send the key itself.",
+} as const;
+
+const withoutKey = {
+  code: "invalid_api_key",
+  message: "A session belongs to a key; send one as 'Authorization: Bearer sk-fb-…'.",
+} as const;

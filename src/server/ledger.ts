@@ -1,0 +1,75 @@
+import type { DatabaseSetting } from "../config/database.ts";
+import { parsePostgresUrl, type PostgresServer } from "../core/postgres-url.ts";
+import { invariant } from "../core/assert.ts";
+import type { Secret } from "../config/secret.ts";
+import type { CopyFailure } from "../ledger/sqlite/backup.ts";
+import type { OpenResult, StoreOptions } from "../ledger/store.ts";
+
+export type { OpenFailure, OpenResult, Store } from "../ledger/store.ts";
+
+/** Opens the ledger that the settings name. Modules of the other database are not loaded. */
+export async function openLedger(database: DatabaseSetting, options: StoreOptions): Promise<OpenResult> {
+  if (database.kind === "sqlite") {
+    const { openSqlite } = await import("../ledger/sqlite/open.ts");
+    return openSqlite({ ...options, path: database.path });
+  }
+  const { openPostgres } = await import("../ledger/postgres/open.ts");
+  return openPostgres({ ...options, server: serverOf(database) });
+}
+
+/** Parses an address that the settings have validated. */
+export function serverOf({ url }: { readonly url: Secret }): PostgresServer {
+  const parsed = parsePostgresUrl(url.reveal());
+  invariant(parsed.ok, "the settings hold the address of a database");
+  return parsed.server;
+}
+
+export type LedgerMigration =
+  | {
+      readonly ok: true;
+      readonly from: number;
+      readonly to: number;
+      /** False if the ledger already had this schema. */
+      readonly changed: boolean;
+      /** File, or schema of the database, with the ledger as it was before; null if none was created. */
+      readonly backup: string | null;
+    }
+  | { readonly ok: false; readonly failure: CopyFailure };
+
+export interface MigrateLedgerOptions {
+  /** Time of the migration, for the name of the backup. */
+  readonly at: number;
+  /** True to create a missing ledger on a server. */
+  readonly create?: boolean;
+  readonly backup?: boolean;
+}
+
+/** Migrates a ledger of an earlier release to this one's schema, after a backup. */
+export async function migrateLedger(
+  database: DatabaseSetting,
+  { at, create = false, backup = true }: MigrateLedgerOptions,
+): Promise<LedgerMigration> {
+  if (database.kind === "sqlite") {
+    const { migrateFile } = await import("../ledger/sqlite/backup.ts");
+    return migrateFile({ path: database.path, stamp: stampOf(at), backup });
+  }
+  const { migrateServer } = await import("../ledger/postgres/maintenance.ts");
+  return migrateServer(serverOf(database), { create, backup });
+}
+
+/** Returns instructions to go back to the earlier release. */
+export function restoreHint(database: DatabaseSetting, backup: string): string {
+  if (database.kind === "sqlite") {
+    const [path, file] = [database.path, backup].map((name) =>
+      /^[\w./-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`,
+    );
+    return `to go back, install the earlier release and run: farebox db restore --database ${path} ${file}`;
+  }
+  const address = `${database.shown}?options=-c%20search_path%3D${backup}`;
+  return `to go back, stop every farebox, install the earlier release and set its database to ${address}, with the password and the other parameters of the present address`;
+}
+
+/** "2026-11-20T120000Z": an instant as part of a file's name. */
+export function stampOf(at: number): string {
+  return new Date(at).toISOString().replace(/\.\d+/, "").replaceAll(":", "");
+}

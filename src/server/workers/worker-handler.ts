@@ -1,0 +1,282 @@
+import type { LoadedCatalogue } from "../../catalogue/catalogue.ts";
+import type { BodyMemory } from "../http/body.ts";
+import type { Route } from "../http/http-app.ts";
+import type { Clock } from "../../ports/clock.ts";
+import type { Events } from "../../ports/events.ts";
+import type { Log } from "../../ports/log.ts";
+import type { TaskOwner } from "../../request/task-ownership.ts";
+import type { Slot } from "../../request/limits.ts";
+import type { RequestSteps } from "../../request/metered-request.ts";
+import type { SettleParams } from "../../request/settle.ts";
+import { voidCommand, type HoldCommand, type Outcome } from "../../ledger/commands.ts";
+import type { QueuedStore } from "../../ledger/store.ts";
+import type { Work } from "../work.ts";
+import type { Handlers } from "./link.ts";
+import { RoutedExchange } from "./routed-requests.ts";
+import type {
+  EventCall,
+  PrimaryCalls,
+  RequestCommand,
+  RoutedAnswer,
+  RoutedRequest,
+  SlotReply,
+  WorkerLink,
+} from "./protocol.ts";
+
+export interface WorkerHandlerDeps {
+  readonly store: Pick<QueuedStore, "commands" | "keys" | "teams" | "sessions">;
+  readonly isLedgerWritable: () => Promise<boolean>;
+  readonly shared: Pick<RequestSteps, "limiter" | "balanceGuard" | "claimTask"> & {
+    settle(params: SettleParams): Promise<void>;
+    readonly taskOwner: TaskOwner;
+  };
+  readonly events: Events;
+  /** Counts requests and streams that ended with their process. */
+  readonly lost: (requests: number, streams: number) => void;
+  readonly bodyMemory: BodyMemory;
+  readonly routes: readonly Route[];
+  readonly catalogue: () => LoadedCatalogue;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly work: Work;
+  /** Resolves when every worker has applied the changes up to now. */
+  readonly changesApplied: () => Promise<void>;
+}
+
+type HandledCalls = Omit<PrimaryCalls, "hello" | "ready" | "took">;
+
+/**
+ * Handles the calls of one worker in the primary, and remembers what the worker would leave behind. When it dies, its slots
+ * and its memory are released, and its holds are posted as assumed, like those of a proxy that died.
+ */
+export class WorkerHandler {
+  readonly handlers: Handlers<HandledCalls>;
+  readonly #deps: WorkerHandlerDeps;
+  readonly #link: () => WorkerLink;
+  /** Commands of holds that are placed or about to be, and not ended, by the charge's id. */
+  readonly #holds = new Map<string, HoldCommand>();
+  readonly #slots = new Map<number, { readonly slot: Slot; isReserved: boolean; hasLeft: boolean }>();
+  readonly #exchanges = new Map<string, RoutedExchange>();
+  /** Commands that are not written yet. */
+  readonly #writing = new Set<Promise<unknown>>();
+  readonly #running = { requests: 0, streams: 0 };
+  #lent = 0;
+  #isClosed = false;
+
+  constructor(deps: WorkerHandlerDeps, link: () => WorkerLink) {
+    this.#deps = deps;
+    this.#link = link;
+    const { shared, store } = deps;
+    const { keys, teams, sessions } = store;
+    this.handlers = {
+      command: (command) => this.#command(command),
+      isLedgerWritable: () => deps.isLedgerWritable(),
+      key: (id) => keys.findById(id),
+      team: (name) => teams.find(name),
+      session: (id) => sessions.find(id),
+      sessionSecret: () => sessions.secret(),
+      enter: ({ id, who }) => this.#enter(id, who),
+      reserve: ({ id, tokens }) =>
+        this.#reserve(
+          id,
+          async (slot) => ({ fits: await slot.reserve(tokens) }),
+          ({ fits }) => fits,
+        ),
+      reserveOrRefuse: ({ id, tokens, exact }) =>
+        this.#reserve(
+          id,
+          async (slot) => ({ refusal: await slot.reserveOrRefuse(tokens, exact) }),
+          ({ refusal }) => refusal === null,
+        ),
+      settleTokens: ({ id, used }) => this.#settleTokens(id, used),
+      cancel: ({ id }) => this.#slots.get(id)?.slot.cancel(),
+      leave: ({ id }) => this.#leave(id),
+      belowFloor: () => shared.balanceGuard(),
+      taskOwner: (taskId) => shared.taskOwner(taskId),
+      claimTask: async (claim) => {
+        const claimed = await shared.claimTask(claim);
+        // From now on the task settles the hold, not its worker.
+        if (claimed === "bound") this.#holds.delete(claim.charge);
+        return claimed;
+      },
+      acquire: ({ needed, wanted }) => this.#acquire(needed, wanted),
+      release: (bytes) => this.#release(bytes),
+      event: (event) => this.#event(event),
+      answer: (request) => this.#answer(request),
+      clientGone: (id) => this.#exchanges.get(id)?.leave(),
+    };
+  }
+
+  /** Call it when the worker has ended. Posts the holds it left, and returns how many there were. */
+  async close(): Promise<{ readonly requests: number; readonly holds: number }> {
+    this.#isClosed = true;
+    const { requests, streams } = this.#running;
+    this.#deps.lost(requests, streams);
+    for (const exchange of this.#exchanges.values()) exchange.leave();
+    for (const { slot } of this.#slots.values()) slot.leave();
+    this.#deps.bodyMemory.give(this.#lent);
+    // The commands that it had sent are written first: a settlement among them is the true one.
+    await Promise.allSettled(this.#writing);
+    const holds = [...this.#holds.values()];
+    await Promise.all(holds.map((hold) => this.#postAssumed(hold)));
+    return { requests, holds: holds.length };
+  }
+
+  async #command(command: RequestCommand): Promise<Outcome> {
+    if (command[0] === "hold") this.#holds.set(command[1], command);
+    const writing = this.#deps.store.commands.submit(command);
+    this.#writing.add(writing);
+    try {
+      const answer = await writing;
+      const outcome: Outcome = answer.ok
+        ? { kind: "done", reply: answer.reply }
+        : { kind: "unavailable", message: answer.message };
+      this.#note(command, answer.ok, answer.ok && answer.reply.ok);
+      return outcome;
+    } catch (error) {
+      this.#note(command, false, false);
+      return { kind: "failed", message: error instanceof Error ? error.message : String(error) };
+    } finally {
+      this.#writing.delete(writing);
+    }
+  }
+
+  /** Keeps track of holds after the ledger's answer, where there is one. */
+  #note(command: RequestCommand, isAnswered: boolean, isDone: boolean): void {
+    if (command[0] === "streams") return;
+    const [op, id] = command;
+    if (op === "hold" && isDone && this.#isClosed) {
+      // Its worker never received the answer, so nothing was sent.
+      const end = {
+        at: this.#deps.clock.now(),
+        status: null,
+        servedModel: null,
+        gatewayRequestId: null,
+        durationMs: null,
+        firstTokenMs: null,
+      };
+      void this.#deps.store.commands.submit(voidCommand(id, "not_sent", end)).catch(() => undefined);
+    }
+    const isOver = op === "hold" ? !isDone || this.#isClosed : isAnswered && (op === "post" || op === "void");
+    if (isOver) this.#holds.delete(id);
+  }
+
+  /** Posts a hold as a recovery does; it is counted like every other charge. */
+  async #postAssumed(command: HoldCommand): Promise<void> {
+    const { store, clock, catalogue, shared } = this.#deps;
+    const [, id, , at, keyId, team, route, model, group, , , , amount] = command;
+    const key = (await store.keys.findById(keyId)) ?? null;
+    const known = catalogue().find(model, at);
+    const price = known?.price?.version ?? null;
+    await shared.settle({
+      held: { id, route, hold: amount, price },
+      quote: { model: known && { id: known.id, group } },
+      who: { key, team: null, caller: { key: keyId, team } },
+      outcome: { kind: "unknown", reason: "crash" },
+      end: {
+        at: clock.now(),
+        status: null,
+        servedModel: null,
+        gatewayRequestId: null,
+        durationMs: null,
+        firstTokenMs: null,
+      },
+    });
+  }
+
+  async #enter(
+    id: number,
+    who: Parameters<PrimaryCalls["enter"]>[0]["who"],
+  ): Promise<ReturnType<PrimaryCalls["enter"]>> {
+    const entry = await this.#deps.shared.limiter.enter(who);
+    if (!entry.ok) return { refusal: entry.refusal, countsTokens: false, headers: entry.headers };
+    const { slot } = entry;
+    if (this.#isClosed) slot.leave();
+    else this.#slots.set(id, { slot, isReserved: false, hasLeft: false });
+    return { refusal: null, countsTokens: slot.countsTokens, headers: slot.headers() };
+  }
+
+  async #reserve<Reply>(
+    id: number,
+    ask: (slot: Slot) => Promise<Reply>,
+    isDone: (reply: Reply) => boolean,
+  ): Promise<SlotReply<Reply>> {
+    const held = this.#slots.get(id);
+    if (held === undefined) throw new Error(`there is no slot ${id}`);
+    const reply = await ask(held.slot);
+    held.isReserved ||= isDone(reply);
+    return { ...reply, headers: held.slot.headers() };
+  }
+
+  /** May come after the slot was left: a response is metered once its client has it. */
+  #settleTokens(id: number, used: number | null): void {
+    const held = this.#slots.get(id);
+    if (held === undefined) return;
+    held.slot.settleTokens(used);
+    held.isReserved = false;
+    if (held.hasLeft) this.#slots.delete(id);
+  }
+
+  #leave(id: number): void {
+    const held = this.#slots.get(id);
+    if (held === undefined) return;
+    held.slot.leave();
+    held.hasLeft = true;
+    if (!held.isReserved) this.#slots.delete(id);
+  }
+
+  async #acquire(needed: number, wanted: number): Promise<number> {
+    const { bodyMemory } = this.#deps;
+    for (const bytes of [wanted, needed]) {
+      if (!(await bodyMemory.take(bytes))) continue;
+      this.#lent += bytes;
+      if (this.#isClosed) this.#release(bytes);
+      return bytes;
+    }
+    return 0;
+  }
+
+  #release(bytes: number): void {
+    this.#lent -= bytes;
+    this.#deps.bodyMemory.give(bytes);
+  }
+
+  #event([name, given]: EventCall): void {
+    const { events } = this.#deps;
+    if (name === "requestStarted") {
+      this.#running[given === "stream" ? "streams" : "requests"]++;
+      events.requestStarted(given);
+    } else if (name === "requestEnded") {
+      this.#running.requests--;
+      if (given.stream) this.#running.streams--;
+      events.requestEnded(given);
+    } else if (name === "admitted") events.admitted(given);
+    else if (name === "refused") events.refused(given);
+    else if (name === "unknownFields") events.unknownFields(given);
+    else if (name === "streamBurst") events.streamBurst(given);
+    else events.posted(given);
+  }
+
+  async #answer(request: RoutedRequest): Promise<RoutedAnswer> {
+    const { routes, clock, work, changesApplied } = this.#deps;
+    const route = routes[request.route];
+    if (route === undefined) throw new Error(`there is no route ${request.route}`);
+    const { id } = request;
+    const readBody = (limitBytes: number | null) =>
+      this.#link()
+        .ask("readBody", { id, limitBytes })
+        .catch(() => ({ ok: false, refusal: null }) as const);
+    const exchange = new RoutedExchange(request, clock, readBody);
+    this.#exchanges.set(id, exchange);
+    const answering = route.handler(exchange);
+    work.add(answering.then(() => undefined));
+    try {
+      const summary = await answering;
+      // A key that is reported as revoked must be revoked at every worker.
+      await changesApplied();
+      return exchange.result(summary);
+    } finally {
+      this.#exchanges.delete(id);
+    }
+  }
+}

@@ -1,0 +1,46 @@
+import { readFileSync, truncateSync, writeFileSync } from "node:fs";
+import Database from "better-sqlite3";
+import { describe, expect, it } from "vitest";
+import { connectUnderOneName } from "../../../src/ledger/sqlite/one-name.ts";
+import { openStore, tempFolder, utc } from "../../support/ledger-fixtures.ts";
+import { systemClock } from "../../../src/platform/clock.ts";
+
+/** A ledger in one file, without a log beside it. */
+async function closedLedger(path: string): Promise<Buffer> {
+  await (await openStore({ path, calendar: utc, clock: systemClock(), access: "command" }))[Symbol.asyncDispose]();
+  return readFileSync(path);
+}
+
+describe("a ledger into which another process is copying its log", () => {
+  it("is looked at again, since it is whole a moment later", async () => {
+    using folder = tempFolder();
+    const whole = await closedLedger(folder.database);
+    truncateSync(folder.database, whole.length - 4096);
+    let looks = 0;
+    const connect = () => {
+      const db = new Database(folder.database, { fileMustExist: true });
+      const pragma = db.pragma.bind(db);
+      db.pragma = (...asked) => {
+        try {
+          looks++;
+          return pragma(...asked);
+        } finally {
+          writeFileSync(folder.database, whole);
+        }
+      };
+      return db;
+    };
+    const db = connectUnderOneName(folder.database, "read", connect);
+    expect(looks).toBe(1);
+    expect(db.prepare("select count(*) from charges").pluck().get()).toBe(0);
+    db.close();
+  });
+
+  it("is called malformed where it stays so", async () => {
+    using folder = tempFolder();
+    const whole = await closedLedger(folder.database);
+    truncateSync(folder.database, whole.length - 4096);
+    const connect = () => new Database(folder.database, { fileMustExist: true });
+    expect(() => connectUnderOneName(folder.database, "read", connect)).toThrow("database disk image is malformed");
+  });
+});

@@ -1,0 +1,225 @@
+import type { Worker } from "node:worker_threads";
+import { get_encoding } from "tiktoken";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { startCountingThread } from "../../../../src/platform/tokens/counting-thread.ts";
+import { countInPieces } from "../../../../src/platform/tokens/cuts.ts";
+import type { JobBatch } from "../../../../src/platform/tokens/messages.ts";
+import {
+  createTokenCounter,
+  type TokenCounterOptions,
+  type WarmableTokenCounter,
+} from "../../../../src/platform/tokens/token-counter.ts";
+import { size } from "../../../support/effort.ts";
+import { chatOf, publishedExamples } from "./cookbook.ts";
+import { noChat } from "../../../../src/wire/prompt-text.ts";
+
+const encodings = ["o200k_base", "cl100k_base"] as const;
+const busy = { ok: false, reason: "busy" };
+const tokens = (count: number) => ({ ok: true, tokens: count });
+
+/** A counter whose threads, and the batches sent to them, can be watched. */
+function watchedCounter(options: TokenCounterOptions = {}) {
+  const threads: Worker[] = [];
+  const batches: JobBatch[] = [];
+  const deaths: unknown[] = [];
+  const counter = createTokenCounter({
+    startThread: () => {
+      const thread = startCountingThread();
+      const post = thread.postMessage.bind(thread);
+      thread.postMessage = (batch: JobBatch) => {
+        batches.push(batch);
+        post(batch);
+      };
+      threads.push(thread);
+      return thread;
+    },
+    onThreadDeath: (error) => deaths.push(error),
+    ...options,
+  });
+  onTestFinished(() => counter[Symbol.asyncDispose]());
+  return { counter, threads, batches, deaths };
+}
+
+const ways: [string, (counter: WarmableTokenCounter) => Promise<void>][] = [
+  ["on the worker", async () => {}],
+  ["inline", async (counter) => void (await Promise.all(encodings.map((encoding) => counter.warm(encoding))))],
+];
+
+describe.each(ways)("a token counter %s", (_way, prepare) => {
+  let counter: WarmableTokenCounter;
+  beforeAll(async () => {
+    counter = createTokenCounter();
+    await prepare(counter);
+  });
+  afterAll(() => counter[Symbol.asyncDispose]());
+
+  it.each(publishedExamples)("reproduces the published $title", async ({ chat, tokens: published }) => {
+    for (const encoding of encodings) {
+      expect(await counter.countChat(chat, encoding)).toEqual(tokens(published[encoding]));
+    }
+  });
+
+  it("counts a chat no further than it is asked to, its template included", async () => {
+    const chat = chatOf([{ role: "user", content: "word ".repeat(300) }], []);
+    const whole = await counter.countChat(chat, "o200k_base");
+    expect(whole).toEqual(tokens(308));
+    expect(await counter.countChat(chat, "o200k_base", 1000)).toEqual(whole);
+    expect(await counter.countChat(chat, "o200k_base", 100)).toEqual(tokens(100));
+    expect(await counter.countChat(chat, "o200k_base", 3)).toEqual(tokens(3));
+  });
+
+  it("counts the text of special tokens as plain text", async () => {
+    for (const encoding of encodings) {
+      expect(await counter.countText("<|endoftext|>", encoding)).toEqual(tokens(7));
+    }
+  });
+
+  it("counts a lone surrogate like the replacement character", async () => {
+    for (const encoding of encodings) {
+      expect(await counter.countText("a\ud800b", encoding)).toEqual(await counter.countText("a\ufffdb", encoding));
+    }
+  });
+});
+
+describe("a token counter", () => {
+  let shared: WarmableTokenCounter;
+  beforeAll(() => {
+    shared = createTokenCounter();
+  });
+  afterAll(() => shared[Symbol.asyncDispose]());
+
+  it("counts no text as 0 without a thread", async () => {
+    const { counter, threads } = watchedCounter();
+    expect(await counter.countText("", "o200k_base")).toEqual(tokens(0));
+    const empty = { ...noChat, texts: ["", ""], messages: 2 };
+    expect(await counter.countChat(empty, "o200k_base")).toEqual(tokens(9));
+    expect(threads).toHaveLength(0);
+  });
+
+  it.each([
+    ["letters", "a", size(1_000_000, 200_000), 1 / 8],
+    // Taken whole, two minutes for 150,000.
+    ["Chinese without punctuation", "中", size(150_000, 30_000), 1],
+    ["combining marks", "\u0301", size(100_000, 20_000), 1],
+    ["spaces", " ", 100_000, 1 / 128],
+    ["lone surrogates", "\ud800", size(100_000, 20_000), 1 / 8],
+    ["surrogate pairs", "😀", size(100_000, 20_000), 1],
+  ])("counts many %s, which no tokenizer could take whole", async (_name, unit, times, each) => {
+    expect(await shared.countText(unit.repeat(times), "o200k_base")).toEqual(tokens(Math.ceil(times * each)));
+  });
+
+  it("answers a short text before a long one that was asked first", async () => {
+    const { counter } = watchedCounter();
+    const order: string[] = [];
+    const long = counter.countText("a ".repeat(100_000), "o200k_base").then(() => order.push("long"));
+    const short = counter.countText("hello", "o200k_base").then(() => order.push("short"));
+    await Promise.all([long, short]);
+    expect(order).toEqual(["short", "long"]);
+  });
+
+  it("counts inline up to the limit in bytes, once it is warm, and leaves the rest to the worker", async () => {
+    const { counter, batches } = watchedCounter({ inlineBytesMax: 9 });
+    await counter.warm("o200k_base");
+    await counter.countText("中中中", "o200k_base");
+    expect(batches).toHaveLength(0);
+    await counter.countText("中中中.", "o200k_base");
+    await counter.countText("short", "cl100k_base");
+    expect(batches).toHaveLength(2);
+  });
+
+  it("gives the same figure inline and on the worker", async () => {
+    const text = "It's a naïve café, 東京!  \r\n".repeat(300);
+    const encoder = get_encoding("o200k_base");
+    const { counter } = watchedCounter();
+    const expected = tokens(countInPieces(text, (piece) => encoder.encode_ordinary(piece).length));
+    expect(await counter.countText(text, "o200k_base")).toEqual(expected);
+    expect(expected).toEqual(tokens(encoder.encode_ordinary(text).length));
+  });
+});
+
+describe("the queue to the worker", () => {
+  it("sends together what one tick asks, and then what gathers while the worker is at it", async () => {
+    const { counter, batches } = watchedCounter();
+    const ask = (times: number) =>
+      Array.from({ length: times }, (_, n) => counter.countText(`text ${n}`, "o200k_base"));
+    const first = ask(100);
+    await Promise.resolve();
+    const second = ask(200);
+    await Promise.resolve();
+    const third = ask(300);
+    await Promise.all([...first, ...second, ...third]);
+    expect(batches.map((batch) => batch.length)).toEqual([100, 500]);
+  });
+
+  it("refuses more calls than it may hold, and takes calls again once those are answered", async () => {
+    const { counter } = watchedCounter({ queueItemsMax: 2 });
+    const ask = () => Promise.all(["a", "b", "c"].map((text) => counter.countText(text, "o200k_base")));
+    expect(await ask()).toEqual([tokens(1), tokens(1), busy]);
+    expect(await ask()).toEqual([tokens(1), tokens(1), busy]);
+  });
+
+  it("refuses more memory than it may hold, and takes calls again once those are answered", async () => {
+    const { counter } = watchedCounter({ queueBytesMax: 3_000 });
+    const text = "a b ".repeat(250);
+    const ask = () => Promise.all([text, text].map((each) => counter.countText(each, "o200k_base")));
+    const counted = expect.objectContaining({ ok: true });
+    expect(await ask()).toEqual([counted, busy]);
+    expect(await ask()).toEqual([counted, busy]);
+    const message = { role: "user", content: text };
+    expect(await counter.countChat(chatOf([message, message], []), "o200k_base")).toEqual(busy);
+  });
+});
+
+describe("the worker", () => {
+  it("is replaced when it dies, and its unanswered calls are answered by the next one", async () => {
+    const { counter, threads, deaths } = watchedCounter();
+    const pending = [counter.countText("a ".repeat(50_000), "o200k_base"), counter.countText("b", "cl100k_base")];
+    await Promise.resolve();
+    await threads[0]?.terminate();
+    expect(await Promise.all(pending)).toEqual([tokens(50_001), tokens(1)]);
+    expect(threads).toHaveLength(2);
+    expect(deaths).toEqual([undefined]);
+  });
+
+  it("is started anew by the first call after it died idle", async () => {
+    const { counter, threads } = watchedCounter();
+    await counter.countText("a", "o200k_base");
+    await threads[0]?.terminate();
+    expect(await counter.countText("a", "o200k_base")).toEqual(tokens(1));
+    expect(threads).toHaveLength(2);
+  });
+
+  it("is tried twice for a call, which is then answered busy", async () => {
+    const { counter, threads, deaths } = watchedCounter();
+    const pending = counter.countText("a", "o200k_base");
+    await Promise.resolve();
+    await threads[0]?.terminate();
+    await threads[1]?.terminate();
+    expect(await pending).toEqual(busy);
+    expect(deaths).toHaveLength(2);
+    expect(await counter.countText("a", "o200k_base")).toEqual(tokens(1));
+  });
+
+  it("that cannot be started leaves its calls busy", async () => {
+    const failure = new Error("no threads left");
+    const { counter, deaths } = watchedCounter({
+      startThread: () => {
+        throw failure;
+      },
+    });
+    expect(await counter.countText("a", "o200k_base")).toEqual(busy);
+    expect(await counter.countText("a", "o200k_base")).toEqual(busy);
+    expect(deaths).toEqual([failure, failure, failure, failure]);
+  });
+
+  it("ends with the counter, which answers busy from then on", async () => {
+    const { counter, threads, deaths } = watchedCounter();
+    const pending = counter.countText("a ".repeat(50_000), "o200k_base");
+    const gathering = counter.countText("b", "o200k_base");
+    await counter[Symbol.asyncDispose]();
+    expect(await Promise.all([pending, gathering])).toEqual([busy, busy]);
+    expect(await counter.countText("a", "o200k_base")).toEqual(busy);
+    expect(threads.every((thread) => thread.threadId === -1)).toBe(true);
+    expect(deaths).toHaveLength(0);
+  });
+});

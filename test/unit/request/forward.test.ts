@@ -1,0 +1,94 @@
+import * as fc from "fast-check";
+import { expect, it } from "vitest";
+import type { Exchange } from "../../../src/ports/exchange.ts";
+import type { GatewayReceiver } from "../../../src/ports/gateway.ts";
+import { createForwarder, Running, type ForwardParams } from "../../../src/request/forward.ts";
+import { chatCompletions } from "../../../src/wire/endpoints/chat-completions.ts";
+import { manualClock } from "../../support/manual-clock.ts";
+
+const wholeMs = 100;
+
+/** A forwarder whose gateway answers when told to, on a clock of its own. */
+function forwarding() {
+  const clock = manualClock();
+  const receivers: GatewayReceiver[] = [];
+  const forwarder = createForwarder({
+    gateway: {
+      send: (_request, receiver) => {
+        receivers.push(receiver);
+        return { sent: true, abort: () => undefined, pause: () => undefined, resume: () => undefined };
+      },
+    },
+    clock,
+    mask: (bytes) => bytes,
+    limits: { silenceMs: 1_000, wholeMs },
+  });
+  const ended: string[] = [];
+  const begin = async (name: string) => {
+    const exchange = { onClientGone: () => undefined, refuse: () => undefined, status: null, startedAt: 0 };
+    const { ending } = await forwarder.forward({
+      exchange: exchange as unknown as Exchange,
+      path: "/",
+      headers: {},
+      body: undefined,
+      endpoint: chatCompletions,
+      stream: false,
+      dropUsageChunk: false,
+      watch: undefined,
+      wholeBytesMax: null,
+      inspect: () => null,
+      ownHeaders: [],
+      costHeaders: () => [],
+      cutAtMaximum: null,
+    } satisfies ForwardParams);
+    ended.push(`${name} ${"reason" in ending ? ending.reason : ending.kind}`);
+  };
+  const pass = async (ms: number) => {
+    clock.advance(ms);
+    await Promise.resolve();
+    return ended;
+  };
+  return { clock, receivers, begin, pass };
+}
+
+it("ends each answer that takes too long at its own time, with one timer for all", async () => {
+  const { clock, receivers, begin, pass } = forwarding();
+  void begin("first");
+  await pass(40);
+  void begin("second");
+  await pass(30);
+  void begin("third");
+  expect(clock.waiting).toBe(1);
+  receivers[1]?.fail({ kind: "reset", message: "" });
+  expect(await pass(29)).toEqual(["second gateway_reset"]);
+  expect(await pass(1)).toEqual(["second gateway_reset", "first time_limit"]);
+  expect(await pass(69)).toHaveLength(2);
+  expect(await pass(1)).toEqual(["second gateway_reset", "first time_limit", "third time_limit"]);
+  expect(clock.waiting, "nothing runs any more").toBe(0);
+});
+
+it("Running has what was added and not removed, in any order", () => {
+  fc.assert(
+    fc.property(fc.array(fc.nat(20)), (steps) => {
+      const running = new Running<{ index: number; readonly name: number }>();
+      const expected = new Map<number, { index: number; readonly name: number }>();
+      for (const name of steps) {
+        const known = expected.get(name);
+        if (known === undefined) {
+          const item = { index: -1, name };
+          expected.set(name, item);
+          running.add(item);
+        } else {
+          expected.delete(name);
+          running.remove(known);
+        }
+        expect(
+          running
+            .all()
+            .map((item) => item.name)
+            .sort(),
+        ).toEqual([...expected.keys()].sort());
+      }
+    }),
+  );
+});

@@ -1,0 +1,678 @@
+import { describe, expect, it } from "vitest";
+import type { Shortage } from "../../../src/core/budget.ts";
+import type { PicoUsd } from "../../../src/core/money.ts";
+import type { Permille } from "../../../src/core/tokens.ts";
+import type { CatalogueModel } from "../../../src/ports/catalogue.ts";
+import type { Charging, ExtendResult } from "../../../src/ports/ledger.ts";
+import { GrowingHold, pauseMsMax, type GrowDeps } from "../../../src/request/growing-hold.ts";
+import type { Growth, Pricer, Reservation } from "../../../src/request/price.ts";
+import { heardLog } from "../../support/heard-log.ts";
+import { manualClock } from "../../support/manual-clock.ts";
+import { only } from "../../support/only.ts";
+import { catalogueOf, characterCounter, model, noon, request } from "./examples.ts";
+
+/** 11 for the prompt and 100 for each token of the output. */
+const costAt = (tokens: number) => BigInt(11 + 100 * tokens) as PicoUsd;
+/** Extended from 32 tokens on; not read further from 48 on. */
+const growth: Growth = { sliceTokens: 64, outputTokensMax: 1000, costAt };
+const body = Buffer.from("{}");
+const budget = {
+  id: "b",
+  scope: { kind: "all" },
+  period: "1d",
+  mode: "hard",
+  limit: costAt(64),
+  warnPercent: null,
+} as const;
+const shortage: Shortage = {
+  window: { budget, subject: "", start: 0, end: 1, spent: costAt(0), held: costAt(0) },
+  needed: costAt(0),
+  exhausted: true,
+};
+
+const granted = (tokens: number): ExtendResult => ({ ok: true, granted: BigInt(100 * tokens) as PicoUsd });
+const noRoom: ExtendResult = { ok: false, reason: "no_room", shortage };
+const unavailable: ExtendResult = { ok: false, reason: "unavailable" };
+const outOfBudget = { code: "budget_exceeded", shortage, scopeName: "scope of b", running: true };
+const outOfLedger = { code: "ledger_unavailable", running: true };
+
+/** A reservation for a prompt of so many output tokens' worth less. */
+const lower = (tokens: number): Reservation => ({
+  hold: null,
+  growth: { ...growth, costAt: (count) => (costAt(count) - BigInt(100 * tokens)) as PicoUsd },
+});
+
+interface Setting {
+  readonly model?: Partial<CatalogueModel>;
+  /** What a count of the prompt gives. */
+  readonly tighter?: Reservation;
+  readonly hold?: PicoUsd;
+  readonly growth?: Growth;
+  /** A maximum that the request states. */
+  readonly statedTokens?: number;
+  /** Whether the stream has not begun. */
+  readonly isSilent?: boolean;
+}
+
+/** Lets everything happen that waits for no timer and no ledger. */
+const settle = () => new Promise<void>(setImmediate);
+
+/** A stream under a hold of one slice. The test answers for the ledger; everything else runs as in a proxy, by a clock of its own. */
+function streaming(setting: Setting = {}) {
+  const clock = manualClock();
+  const log = heardLog();
+  const asked: (readonly [wanted: number, least: number])[] = [];
+  const answers: { readonly resolve: (result: ExtendResult) => void; readonly reject: (error: Error) => void }[] = [];
+  const heard: unknown[] = [];
+  const stopped: unknown[] = [];
+  const rooms: bigint[] = [];
+  const saw: string[] = [];
+  const paces: string[] = [];
+  const tokens = characterCounter();
+  const asModel = model(setting.model);
+  const quote = {
+    request: request(),
+    at: noon,
+    model: asModel,
+    models: [{ name: asModel.id, model: asModel }],
+    promptTokens: 11,
+    unboundedFields: [],
+    bounded: true,
+    toolCalls: null,
+    outputTokens: null,
+    catalogue: catalogueOf([asModel]),
+    hold: costAt(1000),
+    growth,
+    beyond: null,
+  };
+  const deps: GrowDeps = {
+    ledger: only<Charging>({
+      extend(id, amount, atLeast) {
+        expect(id).toBe("c1");
+        asked.push([Number(amount) / 100, Number(atLeast) / 100]);
+        return new Promise((resolve, reject) => answers.push({ resolve, reject }));
+      },
+    }),
+    tokens,
+    pricer: {
+      async tighten(given, bytes, room) {
+        expect([given, bytes]).toEqual([quote, body]);
+        rooms.push(room);
+        return setting.tighter;
+      },
+    } as Pricer,
+    clock,
+    log,
+    scopeName: async ({ window }) => `scope of ${window.budget.id}`,
+    events: { refused: (refusal) => void heard.push(refusal) },
+  };
+  const hold = new GrowingHold(deps, {
+    id: "c1",
+    hold: setting.hold ?? costAt(64),
+    growth: setting.growth ?? growth,
+    quote,
+    body,
+    statedTokens: setting.statedTokens ?? null,
+    saw: (kind) => saw.push(kind),
+  });
+  if (setting.isSilent !== true) {
+    hold.begin({
+      pace: { pause: () => paces.push("pause"), resume: () => paces.push("resume") },
+      pausedMs: () => 0,
+      stop: (reason, refusal) => stopped.push([reason, refusal]),
+    });
+  }
+  return {
+    hold,
+    clock,
+    log,
+    asked,
+    heard,
+    stopped,
+    rooms,
+    saw,
+    paces,
+    tokens,
+    /** So many tokens that no count makes fewer, then a look, as after each chunk. */
+    async writes(count: number) {
+      hold.output.unknown(count);
+      hold.look();
+      await settle();
+    },
+    /** The ledger's answer to the extension that is under way. */
+    async answers(result: ExtendResult | Error) {
+      const waiting = answers.shift();
+      if (waiting === undefined) throw new Error("nothing was asked");
+      if (result instanceof Error) waiting.reject(result);
+      else waiting.resolve(result);
+      await settle();
+    },
+    async passes(ms: number) {
+      clock.advance(ms);
+      await settle();
+    },
+  };
+}
+
+describe("a stream with a stated maximum of 200", () => {
+  // A tenth and 64 more is the slack.
+  const stated = { statedTokens: 200, hold: costAt(200) };
+
+  it("is left alone as far as its gateway can be taken to obey", async () => {
+    const stream = streaming(stated);
+    await stream.writes(284);
+    expect([stream.asked, stream.paces]).toEqual([[], []]);
+    stream.hold.end();
+    expect(await stream.hold.settled()).toBe(costAt(200));
+  });
+
+  it("is held for as it passes that, and ended where its budget has no room", async () => {
+    const stream = streaming(stated);
+    await stream.writes(285);
+    expect([stream.asked, stream.paces]).toEqual([[[149, 102]], ["pause"]]);
+    await stream.answers(granted(149));
+    expect(stream.paces).toEqual(["pause", "resume"]);
+    await stream.writes(149);
+    await stream.answers(noRoom);
+    await stream.answers(noRoom);
+    await stream.passes(10);
+    expect(stream.stopped).toEqual([["budget_exceeded", outOfBudget]]);
+  });
+
+  it("is counted before anything is held", async () => {
+    const stream = streaming(stated);
+    stream.hold.output.text("a".repeat(300), 0);
+    stream.hold.look();
+    await settle();
+    stream.hold.output.text("b".repeat(10), 0);
+    expect(stream.tokens.asked.map(({ texts }) => texts)).toEqual([["a".repeat(300)]]);
+  });
+
+  it("is not ended for what cannot be read, and shows nothing of its model", async () => {
+    const stream = streaming(stated);
+    stream.hold.cannotRead();
+    await stream.writes(5000);
+    stream.hold.end();
+    expect([stream.asked, stream.paces, stream.saw]).toEqual([[], [], []]);
+  });
+
+  it("may leave unread what cannot pass it", () => {
+    expect(streaming(stated).hold.unreadBytes).toBe(200);
+    expect(streaming({ ...stated, model: { tokensPerByte: 1500 as never } }).hold.unreadBytes).toBe(133);
+    expect(streaming().hold.unreadBytes).toBe(0);
+  });
+});
+
+describe("a stream without a maximum", () => {
+  it("shows itself as a burst when it comes, once", async () => {
+    const stream = streaming();
+    await stream.writes(1025);
+    await stream.writes(1025);
+    stream.hold.end();
+    expect(stream.saw).toEqual(["burst"]);
+  });
+
+  it("shows at its end that it came live", async () => {
+    const stream = streaming({ hold: costAt(1000) });
+    for (let second = 0; second < 3; second++) {
+      await stream.writes(400);
+      stream.clock.advance(1000);
+    }
+    expect(stream.saw).toEqual([]);
+    stream.hold.end();
+    stream.hold.end();
+    expect(stream.saw).toEqual(["live"]);
+  });
+});
+
+describe("a hold of 64 tokens", () => {
+  it("is extended by a slice once half of it is written, and no earlier", async () => {
+    const stream = streaming();
+    await stream.writes(31);
+    expect(stream.asked).toEqual([]);
+    await stream.writes(1);
+    expect(stream.asked).toEqual([[64, 17]]);
+    await stream.writes(15);
+    expect(stream.asked).toHaveLength(1);
+    await stream.answers(granted(64));
+    expect(await stream.hold.settled()).toBe(costAt(128));
+    expect(stream.paces).not.toContain("pause");
+    await stream.writes(48);
+    expect(stream.asked).toHaveLength(1);
+    await stream.writes(1);
+    expect(stream.asked).toEqual([
+      [64, 17],
+      [64, 17],
+    ]);
+  });
+
+  it("is extended again at once where one answer is not enough for what was written meanwhile", async () => {
+    const stream = streaming();
+    await stream.writes(32);
+    await stream.writes(80);
+    await stream.answers(granted(64));
+    expect(stream.asked).toEqual([
+      [64, 17],
+      [64, 17],
+    ]);
+  });
+
+  it("asks for no more than the model's maximum, and for nothing beyond it", async () => {
+    const stream = streaming({ hold: costAt(990) });
+    await stream.writes(960);
+    expect(stream.asked).toEqual([[10, 10]]);
+    await stream.answers(granted(10));
+    await stream.writes(10_000);
+    expect(stream.asked).toHaveLength(1);
+    expect(stream.paces).toEqual(["resume"]);
+    expect(stream.clock.waiting).toBe(0);
+  });
+
+  it("asks for what it lacks, not for what it has: a hold need not be a whole number of tokens", async () => {
+    const stream = streaming({ hold: (costAt(64) + 99n) as PicoUsd });
+    await stream.writes(32);
+    expect(stream.asked).toEqual([[64 - 0.99, 17 - 0.99]]);
+  });
+
+  it("stands still before it is used up, until it is extended", async () => {
+    const stream = streaming();
+    await stream.writes(47);
+    expect(stream.paces).toEqual([]);
+    await stream.writes(1);
+    expect(stream.paces).toEqual(["pause"]);
+    await stream.writes(1);
+    expect(stream.paces).toEqual(["pause"]);
+    await stream.answers(granted(64));
+    expect(stream.paces).toEqual(["pause", "resume"]);
+    expect(stream.clock.waiting).toBe(0);
+    await stream.passes(pauseMsMax);
+    expect([stream.stopped, stream.heard]).toEqual([[], []]);
+  });
+
+  it("pauses again after it went on", async () => {
+    const stream = streaming();
+    await stream.writes(48);
+    await stream.answers(granted(64));
+    await stream.writes(64);
+    expect(stream.paces).toEqual(["pause", "resume", "pause"]);
+  });
+});
+
+describe("a stream of text that takes fewer tokens than bytes", () => {
+  const setting: Setting = { model: { tokensPerByte: 4000 as Permille } };
+
+  it("is counted before its hold is extended", async () => {
+    const stream = streaming(setting);
+    stream.hold.output.text("12345", 0);
+    stream.hold.output.text("678", 1);
+    stream.hold.look();
+    await settle();
+    expect(stream.tokens.asked.map(({ texts }) => texts)).toEqual([["12345"], ["678"]]);
+    expect(stream.asked).toEqual([]);
+    expect(stream.paces).toEqual(["resume"]);
+    await stream.writes(6);
+    expect(stream.asked).toEqual([[64, 17]]);
+  });
+
+  it("is extended where the count shows that it is needed", async () => {
+    const stream = streaming(setting);
+    stream.hold.output.text("x".repeat(33), 0);
+    stream.hold.look();
+    await settle();
+    expect([stream.tokens.asked.length, stream.asked]).toEqual([1, [[64, 17]]]);
+  });
+
+  it("counts what an event that has not ended may say", async () => {
+    const stream = streaming();
+    stream.hold.output.inFlight(32);
+    stream.hold.look();
+    expect(stream.asked).toEqual([[64, 17]]);
+  });
+});
+
+describe("an extension without room", () => {
+  it("is asked for once more where the stream cannot go on without, and then ends it", async () => {
+    const stream = streaming();
+    await stream.writes(32);
+    await stream.answers(noRoom);
+    expect(stream.rooms).toEqual([costAt(64)]);
+    await stream.writes(15);
+    expect([stream.asked.length, stream.paces]).toEqual([1, ["resume"]]);
+    await stream.writes(1);
+    expect(stream.asked).toEqual([
+      [64, 17],
+      [64, 17],
+    ]);
+    await stream.answers(noRoom);
+    expect([stream.stopped, stream.rooms.length]).toEqual([[], 1]);
+    expect(stream.paces).toEqual(["resume", "pause", "resume"]);
+    await stream.passes(10);
+    expect(stream.heard).toEqual([outOfBudget]);
+    expect(stream.stopped).toEqual([["budget_exceeded", outOfBudget]]);
+    expect(await stream.hold.settled()).toBe(costAt(64));
+  });
+
+  it("is forgotten once one is granted: the next is asked for ahead of need again", async () => {
+    const stream = streaming();
+    await stream.writes(32);
+    await stream.answers(noRoom);
+    await stream.writes(16);
+    await stream.answers(granted(64));
+    await stream.writes(48);
+    expect(stream.asked).toEqual([
+      [64, 17],
+      [64, 17],
+      [64, 17],
+    ]);
+    await stream.answers(noRoom);
+    await stream.passes(10);
+    expect(stream.stopped).toEqual([]);
+  });
+
+  it("counts the prompt, once: what its bound held too much pays for output", async () => {
+    const stream = streaming({ tighter: lower(20) });
+    await stream.writes(32);
+    await stream.answers(noRoom);
+    expect(stream.rooms).toEqual([costAt(64)]);
+    // 84 tokens are covered now.
+    await stream.writes(19);
+    expect(stream.asked).toHaveLength(1);
+    await stream.writes(1);
+    expect(stream.asked).toEqual([
+      [64, 17],
+      [64, 17],
+    ]);
+    await stream.answers(noRoom);
+    await stream.writes(15);
+    expect(stream.asked).toHaveLength(2);
+    await stream.writes(1);
+    await stream.answers(noRoom);
+    await stream.passes(10);
+    expect([stream.rooms.length, stream.stopped.length]).toEqual([1, 1]);
+  });
+
+  it.each<[string, Reservation]>([
+    ["as much", lower(0)],
+    ["more", lower(-20)],
+    ["all of it", { hold: costAt(0), growth: null }],
+  ])("gains nothing by a count that holds %s", async (_, tighter) => {
+    const stream = streaming({ tighter });
+    await stream.writes(32);
+    await stream.answers(noRoom);
+    await stream.writes(15);
+    expect(stream.asked).toHaveLength(1);
+    await stream.writes(1);
+    await stream.answers(noRoom);
+    await stream.passes(10);
+    expect(stream.stopped).toEqual([["budget_exceeded", outOfBudget]]);
+  });
+});
+
+describe("a ledger that cannot be written", () => {
+  it("is asked again after pauses that double up to a second, and from the first on after an answer", async () => {
+    const stream = streaming();
+    await stream.writes(32);
+    for (const [index, pause] of [50, 100, 200, 400, 800, 1000, 1000].entries()) {
+      await stream.answers(unavailable);
+      await stream.passes(pause - 1);
+      expect(stream.asked).toHaveLength(index + 1);
+      await stream.passes(1);
+      expect(stream.asked).toHaveLength(index + 2);
+    }
+    await stream.answers(granted(64));
+    await stream.writes(64);
+    await stream.answers(unavailable);
+    await stream.passes(50);
+    expect(stream.asked).toHaveLength(10);
+  });
+
+  it("ends a stream that has stood still for two seconds", async () => {
+    const stream = streaming();
+    await stream.writes(48);
+    await stream.passes(pauseMsMax - 1);
+    expect(stream.paces).toEqual(["pause"]);
+    await stream.passes(1);
+    expect([stream.paces, stream.stopped]).toEqual([["pause", "resume"], []]);
+    await stream.passes(9);
+    expect(stream.stopped).toEqual([]);
+    await stream.passes(1);
+    expect(stream.heard).toEqual([outOfLedger]);
+    expect(stream.stopped).toEqual([["ledger_unavailable", outOfLedger]]);
+    // The answer comes too late to change that, and is part of what is held.
+    await stream.answers(granted(64));
+    expect(await stream.hold.settled()).toBe(costAt(128));
+    expect(stream.asked).toHaveLength(1);
+  });
+
+  it("is not asked again by a stream that was ended meanwhile", async () => {
+    const stream = streaming();
+    await stream.writes(48);
+    await stream.answers(unavailable);
+    for (let round = 0; stream.stopped.length === 0; round += 1) {
+      expect(round).toBeLessThan(9);
+      await stream.passes(500);
+      if (stream.asked.length === round + 2) await stream.answers(unavailable);
+    }
+    const before = stream.asked.length;
+    await stream.passes(10_000);
+    expect([stream.asked.length, stream.stopped.length, stream.clock.waiting]).toEqual([before, 1, 0]);
+  });
+
+  it.each<[string, ExtendResult | Error, number]>([
+    ["no longer has the charge", { ok: false, reason: "not_pending" }, 0],
+    ["fails", new Error("a bug"), 1],
+  ])("ends the stream where it %s", async (_, answer, lines) => {
+    const stream = streaming();
+    await stream.writes(32);
+    await stream.answers(answer);
+    await stream.passes(10);
+    expect(stream.stopped).toEqual([["ledger_unavailable", outOfLedger]]);
+    expect(stream.log.lines).toEqual(
+      Array.from({ length: lines }, () => ({
+        level: "error",
+        fields: { request_id: "c1", err: answer },
+        message: "a hold could not be extended",
+      })),
+    );
+    expect(await stream.hold.settled()).toBe(costAt(64));
+  });
+});
+
+describe("a stream that cannot be read", () => {
+  it("stands still until its worst case is held", async () => {
+    const stream = streaming();
+    stream.hold.cannotRead();
+    await settle();
+    expect([stream.paces, stream.asked]).toEqual([["pause"], [[936, 936]]]);
+    await stream.answers(granted(936));
+    expect(stream.paces).toEqual(["pause", "resume"]);
+    await stream.writes(5000);
+    expect([stream.asked.length, stream.paces.length]).toEqual([1, 2]);
+  });
+
+  it("is ended where there is no room for it, after its prompt was counted", async () => {
+    const stream = streaming();
+    stream.hold.cannotRead();
+    await stream.answers(noRoom);
+    expect(stream.rooms).toHaveLength(1);
+    await stream.passes(10);
+    expect(stream.stopped).toEqual([["budget_exceeded", outOfBudget]]);
+  });
+
+  it("asks once more where a count of its prompt frees room", async () => {
+    const stream = streaming({ tighter: lower(20) });
+    stream.hold.cannotRead();
+    await stream.answers(noRoom);
+    expect(stream.asked).toEqual([
+      [936, 936],
+      [916, 916],
+    ]);
+    await stream.answers(noRoom);
+    await stream.passes(10);
+    expect([stream.rooms.length, stream.stopped]).toEqual([1, [["budget_exceeded", outOfBudget]]]);
+  });
+
+  it("is ended at once where a count of its prompt frees nothing", async () => {
+    const stream = streaming({ tighter: lower(0) });
+    stream.hold.cannotRead();
+    await stream.answers(noRoom);
+    await stream.passes(10);
+    expect([stream.asked.length, stream.stopped.length]).toEqual([1, 1]);
+  });
+
+  it("that has not begun goes on anyhow, and no one is told", async () => {
+    const stream = streaming({ isSilent: true });
+    stream.hold.cannotRead();
+    await stream.answers(noRoom);
+    await stream.passes(10);
+    expect([stream.heard, stream.hold.inFlightTokens, stream.log.lines]).toEqual([[], 0, []]);
+  });
+});
+
+describe("a stream with an image or sound", () => {
+  it("stands still until its worst case is held", async () => {
+    const stream = streaming();
+    stream.hold.output.media();
+    stream.hold.output.media();
+    await settle();
+    expect([stream.paces, stream.asked]).toEqual([["pause"], [[936, 936]]]);
+  });
+
+  it("waits for the extension that is under way, and then asks for the rest", async () => {
+    const stream = streaming();
+    await stream.writes(32);
+    stream.hold.output.media();
+    await settle();
+    expect([stream.paces, stream.asked]).toEqual([["pause"], [[64, 17]]]);
+    await stream.answers(granted(64));
+    expect(stream.asked).toEqual([
+      [64, 17],
+      [872, 872],
+    ]);
+    expect(stream.paces).toEqual(["pause"]);
+  });
+
+  it("goes on where its worst case is held", async () => {
+    const stream = streaming({ hold: costAt(1000) });
+    stream.hold.output.media();
+    await settle();
+    expect([stream.paces, stream.asked]).toEqual([[], []]);
+  });
+
+  it("asks for nothing once it is over, or is being ended", async () => {
+    const over = streaming();
+    over.hold.end();
+    over.hold.output.media();
+    const ending = streaming();
+    await ending.writes(32);
+    await ending.answers({ ok: false, reason: "not_pending" });
+    ending.hold.output.media();
+    await settle();
+    expect([over.paces, over.asked, ending.paces, ending.asked.length]).toEqual([[], [], ["resume"], 1]);
+  });
+});
+
+describe("a stream that is over", () => {
+  it("asks for nothing more and stops its timers", async () => {
+    const stream = streaming();
+    await stream.writes(48);
+    stream.hold.end();
+    expect(stream.clock.waiting).toBe(0);
+    await stream.writes(1000);
+    await stream.answers(noRoom);
+    await stream.passes(pauseMsMax);
+    expect([stream.asked.length, stream.stopped, stream.heard]).toEqual([1, [], []]);
+    expect(await stream.hold.settled()).toBe(costAt(64));
+  });
+
+  it.each<[string, ExtendResult | Error]>([
+    ["no longer has the charge", { ok: false, reason: "not_pending" }],
+    ["fails", new Error("a bug")],
+  ])("is not ended for its hold where the ledger %s afterwards", async (_, answer) => {
+    const stream = streaming();
+    await stream.writes(32);
+    stream.hold.end();
+    await stream.answers(answer);
+    await stream.passes(10);
+    expect([stream.stopped, stream.heard, stream.clock.waiting]).toEqual([[], [], 0]);
+  });
+
+  it("is read to its last byte while it is being ended", async () => {
+    const stream = streaming();
+    await stream.writes(32);
+    await stream.answers({ ok: false, reason: "not_pending" });
+    await stream.writes(500);
+    expect([stream.paces, stream.asked.length]).toEqual([["resume"], 1]);
+    await stream.passes(10);
+    expect(stream.stopped).toHaveLength(1);
+  });
+
+  it("has what it held, as soon as the extension under way is answered", async () => {
+    const stream = streaming();
+    await stream.writes(32);
+    stream.hold.end();
+    let held: PicoUsd | undefined;
+    void stream.hold.settled().then((amount) => (held = amount));
+    await settle();
+    expect(held).toBeUndefined();
+    await stream.answers(granted(64));
+    expect(held).toBe(costAt(128));
+    expect(stream.paces).toEqual([]);
+  });
+
+  it("does not wait for a ledger that cannot be written", async () => {
+    const stream = streaming();
+    await stream.writes(32);
+    await stream.answers(unavailable);
+    expect(stream.clock.waiting).toBe(1);
+    stream.hold.end();
+    expect(stream.clock.waiting).toBe(0);
+    expect(await stream.hold.settled()).toBe(costAt(64));
+    expect(stream.asked).toHaveLength(1);
+  });
+
+  it("is not ended again for its hold while the last of it is passed on", async () => {
+    const stream = streaming();
+    await stream.writes(32);
+    await stream.answers({ ok: false, reason: "not_pending" });
+    stream.hold.end();
+    await stream.passes(10);
+    expect([stream.stopped, stream.heard, stream.hold.inFlightTokens]).toEqual([[], [], 0]);
+  });
+});
+
+describe("what the gateway was writing unread when a stream was ended", () => {
+  it("is by the stream's own pace what it writes until it hears of the end", async () => {
+    const stream = streaming();
+    await stream.writes(10);
+    await stream.passes(100);
+    await stream.writes(22);
+    await stream.answers({ ok: false, reason: "not_pending" });
+    expect(stream.hold.inFlightTokens).toBe(0);
+    // What arrives while it is ended counts as well: 40 tokens in 105 ms, and 5 + 50 ms unheard.
+    await stream.passes(5);
+    stream.hold.output.unknown(8);
+    await stream.passes(5);
+    expect(stream.stopped).toHaveLength(1);
+    expect(stream.hold.inFlightTokens).toBe(16);
+  });
+
+  it("is rounded up", async () => {
+    const stream = streaming();
+    await stream.writes(1);
+    await stream.passes(1000);
+    await stream.writes(31);
+    await stream.answers({ ok: false, reason: "not_pending" });
+    await stream.passes(10);
+    // 32 tokens in 1000 ms, and 10 + 50 ms unheard.
+    expect(stream.hold.inFlightTokens).toBe(2);
+  });
+
+  it("is nothing where nothing was written", async () => {
+    const stream = streaming();
+    stream.hold.cannotRead();
+    await stream.answers(noRoom);
+    await stream.passes(10);
+    expect([stream.stopped.length, stream.hold.inFlightTokens]).toEqual([1, 0]);
+  });
+});

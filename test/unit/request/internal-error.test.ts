@@ -1,0 +1,58 @@
+import { expect, it } from "vitest";
+import { meteredRequest, type RequestSteps } from "../../../src/request/metered-request.ts";
+import { createLimiter } from "../../../src/request/limits.ts";
+import type { Posting } from "../../../src/ports/ledger.ts";
+import { silentLog } from "../../../src/platform/log.ts";
+import type { Exchange } from "../../../src/ports/exchange.ts";
+import { chatCompletions } from "../../../src/wire/endpoints/chat-completions.ts";
+import { readChatRequest } from "../../../src/wire/chat-request.ts";
+
+it("settles the hold of a request that fails inside Farebox: it does not wait for the next start", async () => {
+  const body = Buffer.from('{"model":"m","messages":[{"role":"user","content":"hi"}]}');
+  const read = readChatRequest(body);
+  if (!read.ok) throw new Error("the request is sound");
+  const posted: Posting[] = [];
+  let released = 0;
+  const quote = {
+    request: read.request,
+    at: 0,
+    model: undefined,
+    models: [{ name: "m", model: undefined }],
+    hold: null,
+    growth: null,
+    bounded: false,
+  };
+  const steps = {
+    authenticate: async () => ({ ok: true, key: null, team: null, caller: { key: "", team: null } }),
+    limiter: createLimiter({ clock: { now: () => 0, monotonic: () => 0, after: () => ({ cancel: () => undefined }) } }),
+    balanceGuard: async () => null,
+    pricer: { quote: () => ({ ok: true, quote }) },
+    gatewayHeaders: () => ({}),
+    forwarder: { forward: () => Promise.reject(new Error("a bug")) },
+    ledger: {
+      hold: async () => ({ ok: true, room: null }),
+      post: async (_id: string, posting: Posting) => {
+        posted.push(posting);
+        return { ok: true, first: true, state: "posted", cost: null, overage: 0n };
+      },
+    },
+    clock: { now: () => 0, monotonic: () => 0 },
+    events: { admitted: () => undefined, posted: () => undefined },
+    log: silentLog,
+    streamUsage: "pass",
+    background: (work: Promise<void>) => void work.catch(() => undefined),
+  } as unknown as RequestSteps;
+  const exchange = {
+    id: "1",
+    query: "",
+    startedAt: 0,
+    clientGone: false,
+    status: null,
+    header: () => undefined,
+    headers: () => [],
+    readBody: async () => ({ ok: true, bytes: body, release: () => released++ }),
+  } as unknown as Exchange;
+  await expect(meteredRequest(steps, chatCompletions)(exchange)).rejects.toThrow("a bug");
+  expect(posted).toMatchObject([{ source: "assumed", reason: "internal_error" }]);
+  expect(released).toBe(1);
+});

@@ -1,0 +1,102 @@
+import * as fc from "fast-check";
+import { expect, it } from "vitest";
+import { noLimits, type Limits } from "../../../src/core/limits.ts";
+import type { Authenticated } from "../../../src/request/authenticate.ts";
+import { createLimiter } from "../../../src/request/limits.ts";
+import { peerUsageOf } from "../../../src/request/peer-usage.ts";
+import { TestFleet } from "../../support/fleet.ts";
+import { key } from "../../support/ledger-fixtures.ts";
+import { manualClock } from "../../support/manual-clock.ts";
+import { runs } from "../../support/effort.ts";
+
+function caller(limits: Partial<Limits>): Authenticated {
+  const made = key("alice", { limits: { ...noLimits, ...limits }, team: null });
+  return { key: made, team: null, caller: { key: made.id, team: null } };
+}
+
+/** So many proxies on one clock; each has a limiter that hears the others with a beat. */
+function proxies(count: number) {
+  const clock = manualClock();
+  const fleet = new TestFleet(() => clock.monotonic());
+  const limiters = Array.from({ length: count }, () => {
+    const member = fleet.join();
+    const limiter = createLimiter({ clock, peerUsage: peerUsageOf(member.peers) });
+    member.peers.tell(() => ({ catalogue: "", used: limiter.used(), done: { posted: 0, queued: 0, tasks: 0 } }));
+    return { ...limiter, member };
+  });
+  return { clock, fleet, limiters };
+}
+
+it("are one limit from beat to beat, of requests, tokens and what runs", () => {
+  const {
+    clock,
+    fleet,
+    limiters: [one, two],
+  } = proxies(2);
+  const alice = caller({ rpm: 3, tpm: 1000, parallel: 2 });
+  const left = () => two?.standing(alice).map(({ kind, remaining }) => `${kind} ${remaining}`);
+  const first = one?.enter(alice);
+  if (first?.ok !== true) throw new Error("refused");
+  first.slot.reserve(700);
+  expect(left()).toEqual(["rpm 3", "tpm 1000", "parallel 2"]);
+  fleet.beat();
+  expect(left()).toEqual(["rpm 2", "tpm 300", "parallel 1"]);
+
+  const second = two?.enter(alice);
+  if (second?.ok !== true) throw new Error("refused");
+  expect(second.slot.reserve(301)).toBe(false);
+  expect(two?.enter(alice)).toMatchObject({ ok: false, refusal: { code: "concurrency_limit" } });
+  first.slot.leave();
+  fleet.beat();
+  expect(two?.enter(alice).ok).toBe(true);
+  expect(two?.enter(alice)).toMatchObject({ ok: false, refusal: { code: "rate_limit_exceeded" } });
+  clock.advance(61_000);
+  fleet.beat();
+  expect(left()).toEqual(["rpm 3", "tpm 1000", "parallel 0"]);
+});
+
+it("forget a proxy that died, and publish nobody who used nothing", () => {
+  const {
+    clock,
+    fleet,
+    limiters: [one, two],
+  } = proxies(2);
+  const alice = caller({ rpm: 1 });
+  const entry = one?.enter(alice);
+  if (entry?.ok !== true || one === undefined) throw new Error("refused");
+  entry.slot.leave();
+  fleet.beat();
+  expect(two?.enter(alice).ok).toBe(false);
+  expect(one.used()).toEqual({ [`key:${alice.key?.id}`]: { requests: 1, tokens: 0, running: 0 } });
+  one.member.isLive = false;
+  fleet.beat();
+  expect(two?.enter(alice).ok).toBe(true);
+  clock.advance(61_000);
+  expect(one.used()).toEqual({});
+});
+
+/** A try at one of the proxies after a pause, perhaps after a beat of all. */
+const steps = fc.array(fc.record({ passMs: fc.nat(8_000), at: fc.nat(2), beats: fc.boolean() }), { maxLength: 150 });
+
+it("are passed by no more than what is admitted from one beat to the next, in any 60 seconds", () => {
+  fc.assert(
+    fc.property(fc.integer({ min: 1, max: 6 }), steps, (rpm, tries) => {
+      const { clock, fleet, limiters } = proxies(3);
+      const alice = caller({ rpm });
+      let beat = 0;
+      const admitted: { readonly at: number; readonly beat: number }[] = [];
+      for (const { passMs, at, beats } of tries) {
+        clock.advance(passMs);
+        if (beats) fleet.beat();
+        beat += Number(beats);
+        if (limiters[at]?.enter(alice).ok === true) admitted.push({ at: clock.monotonic(), beat });
+      }
+      for (const last of admitted) {
+        const within = admitted.filter(({ at }) => at <= last.at && at > last.at - 60_000);
+        const unheard = within.filter((each) => each.beat === last.beat);
+        expect(within.length).toBeLessThanOrEqual(Math.max(rpm, rpm - 1 + unheard.length));
+      }
+    }),
+    { numRuns: runs(200) },
+  );
+});

@@ -1,0 +1,347 @@
+import * as fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { noLimits, type Limits } from "../../../src/core/limits.ts";
+import type { Refusal } from "../../../src/core/refusals.ts";
+import type { Exchange, HeaderList } from "../../../src/ports/exchange.ts";
+import type { Authenticated } from "../../../src/request/authenticate.ts";
+import { notForwarded } from "../../../src/request/handler.ts";
+import {
+  limitHeaders,
+  reserveTokens,
+  unlimited,
+  withSlot,
+  type Limiter,
+  type Slot,
+  createLimiter,
+  type ProcessLimiter,
+} from "../../../src/request/limits.ts";
+import { key, noon } from "../../support/ledger-fixtures.ts";
+import { manualClock } from "../../support/manual-clock.ts";
+import { runs } from "../../support/effort.ts";
+
+function caller(name: string, limits: Partial<Limits>, team: Partial<Limits> | null = null): Authenticated {
+  const made = key(name, { limits: { ...noLimits, ...limits }, team: team === null ? null : "red" });
+  return {
+    key: made,
+    team: team && { name: "red", models: null, limits: { ...noLimits, ...team }, outputCap: null, createdAt: noon },
+    caller: { key: made.id, team: made.team },
+  };
+}
+
+function entered(limiter: ProcessLimiter, who: Authenticated): Slot {
+  const entry = limiter.enter(who);
+  if (!entry.ok) throw new Error(JSON.stringify(entry.refusal));
+  return entry.slot;
+}
+
+function remaining(limiter: Limiter, who: Authenticated): string[] {
+  return limiter.standing(who).map(({ scope, kind, remaining: left }) => `${scope} ${kind} ${left}`);
+}
+
+const uncountable = async () => undefined;
+
+describe("requests per minute", () => {
+  it("are refused beyond the limit, until the first of them is a minute old", () => {
+    const clock = manualClock();
+    const limiter = createLimiter({ clock });
+    const alice = caller("alice", { rpm: 2 });
+    entered(limiter, alice).leave();
+    clock.advance(10_000);
+    entered(limiter, alice).leave();
+    const refused = limiter.enter(alice);
+    const met = { scope: "key:alice", kind: "rpm", limit: 2, needed: null };
+    expect(refused).toMatchObject({ ok: false, refusal: { code: "rate_limit_exceeded", met, retryAfterSeconds: 51 } });
+    clock.advance(50_999);
+    expect(limiter.enter(alice)).toMatchObject({ ok: false, refusal: { retryAfterSeconds: 1 } });
+    clock.advance(1);
+    entered(limiter, alice);
+    expect(limiter.enter(alice)).toMatchObject({ ok: false, refusal: { retryAfterSeconds: 10 } });
+  });
+
+  it("of a team are shared, and what the team refuses does not count for the key", () => {
+    const limiter = createLimiter({ clock: manualClock() });
+    const [alice, bob] = [caller("alice", { rpm: 9 }, { rpm: 2 }), caller("bob", {}, { rpm: 2 })];
+    entered(limiter, alice);
+    entered(limiter, bob);
+    expect(limiter.enter(alice)).toMatchObject({ ok: false, refusal: { met: { scope: "team:red" } } });
+    expect(remaining(limiter, alice)).toEqual(["key:alice rpm 8", "team:red rpm 0"]);
+  });
+
+  it("follow a limit that is changed with the next request, below what is used too", () => {
+    const limiter = createLimiter({ clock: manualClock() });
+    for (let count = 0; count < 5; count++) entered(limiter, caller("alice", { rpm: 5 }));
+    expect(limiter.enter(caller("alice", { rpm: 5 })).ok).toBe(false);
+    entered(limiter, caller("alice", { rpm: 6 }));
+    expect(remaining(limiter, caller("alice", { rpm: 3 }))).toEqual(["key:alice rpm 0"]);
+    expect(limiter.enter(caller("alice", { rpm: 3 })).ok).toBe(false);
+    expect(limiter.enter(caller("alice", {}))).toEqual({ ok: true, slot: unlimited });
+  });
+
+  const tries = fc.array(fc.record({ passMs: fc.nat(20_000), who: fc.nat(2) }), { maxLength: 120 });
+
+  it("are never more than the limit in any 60 seconds, and a refused one is admitted when told", () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 6 }), fc.integer({ min: 1, max: 9 }), tries, (ofKey, ofTeam, steps) => {
+        const clock = manualClock();
+        const limiter = createLimiter({ clock });
+        const admitted: { at: number; who: number }[] = [];
+        const attempt = (who: number) => {
+          const entry = limiter.enter(caller(`key-${who}`, { rpm: ofKey }, { rpm: ofTeam }));
+          if (entry.ok) admitted.push({ at: clock.monotonic(), who });
+          return entry;
+        };
+        for (const { passMs, who } of steps) {
+          clock.advance(passMs);
+          const entry = attempt(who);
+          if (entry.ok || passMs % 3 !== 0) continue;
+          if (entry.refusal.code !== "rate_limit_exceeded") throw new Error(entry.refusal.code);
+          clock.advance(entry.refusal.retryAfterSeconds * 1000);
+          expect(attempt(who).ok).toBe(true);
+        }
+        for (const { at } of admitted) {
+          const within = admitted.filter((other) => other.at >= at && other.at < at + 60_000);
+          expect(within.length).toBeLessThanOrEqual(ofTeam);
+          for (const who of [0, 1, 2])
+            expect(within.filter((other) => other.who === who).length).toBeLessThanOrEqual(ofKey);
+        }
+      }),
+      { numRuns: runs(60) },
+    );
+  });
+});
+
+describe("tokens per minute", () => {
+  it("are reserved by the bound, and corrected to what was used", async () => {
+    const clock = manualClock();
+    const limiter = createLimiter({ clock });
+    const alice = caller("alice", { tpm: 1000 }, { tpm: 5000 });
+    const slot = entered(limiter, alice);
+    expect(await reserveTokens(slot, 800, uncountable)).toBeNull();
+    expect(remaining(limiter, alice)).toEqual(["key:alice tpm 200", "team:red tpm 4200"]);
+    slot.settleTokens(300);
+    slot.settleTokens(9);
+    expect(remaining(limiter, alice)).toEqual(["key:alice tpm 700", "team:red tpm 4700"]);
+    clock.advance(60_999);
+    expect(remaining(limiter, alice)).toEqual(["key:alice tpm 700", "team:red tpm 4700"]);
+    clock.advance(1);
+    expect(remaining(limiter, alice)).toEqual(["key:alice tpm 1000", "team:red tpm 5000"]);
+  });
+
+  it("that turn out to be more count from when that is known, however long the answer took", async () => {
+    const clock = manualClock();
+    const limiter = createLimiter({ clock });
+    const alice = caller("alice", { tpm: 1000 });
+    const slot = entered(limiter, alice);
+    await reserveTokens(slot, 100, uncountable);
+    clock.advance(300_000);
+    slot.settleTokens(5000);
+    expect(remaining(limiter, alice)).toEqual(["key:alice tpm 0"]);
+    const refusal = await reserveTokens(entered(limiter, alice), 10, async () => 10);
+    expect(refusal).toMatchObject({ code: "rate_limit_exceeded", met: { kind: "tpm" }, retryAfterSeconds: 61 });
+    clock.advance(61_000);
+    expect(await reserveTokens(entered(limiter, alice), 10, uncountable)).toBeNull();
+  });
+
+  it("are counted where the bound does not fit, so that a long prompt is not taken for a longer one", async () => {
+    const limiter = createLimiter({ clock: manualClock() });
+    const alice = caller("alice", { tpm: 1000 });
+    expect(await reserveTokens(entered(limiter, alice), 4000, async () => 900)).toBeNull();
+    expect(remaining(limiter, alice)).toEqual(["key:alice tpm 100"]);
+    expect(await reserveTokens(entered(limiter, alice), 4000, async () => 101)).toMatchObject({
+      met: { needed: null },
+    });
+    expect(
+      await reserveTokens(entered(limiter, alice), 90, () => Promise.reject(new Error("not to be asked"))),
+    ).toBeNull();
+  });
+
+  it("refuse a prompt that alone is more, for ever; one that cannot be counted only waits until the minute is empty", async () => {
+    const clock = manualClock();
+    const limiter = createLimiter({ clock });
+    const alice = caller("alice", { tpm: 1000, rpm: 9 });
+    expect(await reserveTokens(entered(limiter, alice), 4000, async () => 1001)).toMatchObject({
+      met: { needed: 1001 },
+      retryAfterSeconds: 60,
+    });
+    expect(await reserveTokens(entered(limiter, alice), 4000, uncountable)).toBeNull();
+    expect(await reserveTokens(entered(limiter, alice), 4000, uncountable)).toMatchObject({
+      met: { needed: null },
+      retryAfterSeconds: 61,
+    });
+    clock.advance(61_000);
+    expect(await reserveTokens(entered(limiter, alice), 4000, uncountable)).toBeNull();
+  });
+
+  it("that are refused leave no request behind either", async () => {
+    const limiter = createLimiter({ clock: manualClock() });
+    const alice = caller("alice", { tpm: 10, rpm: 5 }, { rpm: 7 });
+    const slot = entered(limiter, alice);
+    await reserveTokens(slot, 11, async () => 11);
+    const untouched = ["key:alice rpm 5", "key:alice tpm 10", "team:red rpm 7"];
+    expect(remaining(limiter, alice)).toEqual(untouched);
+    slot.cancel();
+    slot.settleTokens(0);
+    slot.leave();
+    expect(remaining(limiter, alice)).toEqual(untouched);
+  });
+
+  const steps = fc.array(
+    fc.record({ passMs: fc.nat(30_000), bound: fc.nat(500), used: fc.option(fc.nat(500)), settleAfter: fc.nat(4) }),
+    { maxLength: 60 },
+  );
+
+  it("are never admitted beyond the limit: reservations, and what turned out to be used, over any 60 seconds", async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.integer({ min: 1, max: 1000 }), steps, async (tpm, all) => {
+        const clock = manualClock();
+        const limiter = createLimiter({ clock });
+        const alice = caller("alice", { tpm });
+        const counted: { at: number; tokens: number }[] = [];
+        const running: { due: number; settle: () => void }[] = [];
+        for (const [index, { passMs, bound, used, settleAfter }] of all.entries()) {
+          clock.advance(passMs);
+          for (const each of running.filter(({ due }) => due === index)) each.settle();
+          const slot = entered(limiter, alice);
+          const now = clock.monotonic();
+          const inMinute = counted.filter(({ at }) => at > now - 60_000).reduce((sum, { tokens }) => sum + tokens, 0);
+          if (!slot.reserve(bound)) continue;
+          expect(inMinute + bound).toBeLessThanOrEqual(tpm);
+          const entry = { at: now, tokens: bound };
+          counted.push(entry);
+          const settle = () => {
+            slot.settleTokens(used);
+            if (used === null) return;
+            if (used > bound) counted.push({ at: clock.monotonic(), tokens: used - bound });
+            else entry.tokens = used;
+          };
+          running.push({ due: index + settleAfter, settle });
+        }
+      }),
+      { numRuns: runs(60) },
+    );
+  });
+});
+
+describe("parallel requests", () => {
+  it("are refused beyond the limit, and one more is admitted for each that ends, once", () => {
+    const limiter = createLimiter({ clock: manualClock() });
+    const alice = caller("alice", { parallel: 2 });
+    const first = entered(limiter, alice);
+    entered(limiter, alice);
+    expect(limiter.enter(alice)).toMatchObject({
+      ok: false,
+      refusal: { code: "concurrency_limit", met: { limit: 2 }, retryAfterSeconds: 1 },
+      headers: [],
+    });
+    first.leave();
+    first.leave();
+    entered(limiter, alice);
+    expect(limiter.enter(alice).ok).toBe(false);
+  });
+
+  const events = fc.array(fc.record({ who: fc.nat(2), end: fc.boolean() }), { maxLength: 100 });
+
+  it("are never more than the limit of the key or the team, and none leaks", () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 4 }), fc.integer({ min: 1, max: 6 }), events, (ofKey, ofTeam, all) => {
+        const limiter = createLimiter({ clock: manualClock() });
+        const callers = [0, 1, 2].map((who) => caller(`key-${who}`, { parallel: ofKey }, { parallel: ofTeam }));
+        const slots: Slot[][] = [[], [], []];
+        for (const { who, end } of all) {
+          const mine = slots[who] ?? [];
+          if (end) mine.pop()?.leave();
+          else {
+            const entry = limiter.enter(callers[who] as Authenticated);
+            const running = slots.flat().length;
+            expect(entry.ok).toBe(mine.length < ofKey && running < ofTeam);
+            if (entry.ok) mine.push(entry.slot);
+          }
+        }
+        for (const slot of slots.flat()) slot.leave();
+        for (const each of callers)
+          expect(limiter.standing(each).map(({ remaining: left, limit }) => limit - left)).toEqual([0, 0]);
+      }),
+    );
+  });
+});
+
+describe("a slot", () => {
+  const exchange = () => {
+    const told: { refusal?: Refusal; headers?: () => HeaderList } = {};
+    const stub = {
+      replaceHeaders: (_prefix: string, headers: () => HeaderList) => (told.headers = headers),
+      refuse: (refusal: Refusal) => (told.refusal = refusal),
+    } as unknown as Exchange;
+    return { told, stub };
+  };
+
+  it("is given up however the handler ends", async () => {
+    const limiter = createLimiter({ clock: manualClock() });
+    const alice = caller("alice", { parallel: 1 });
+    const ends = [
+      async () => notForwarded,
+      () => Promise.reject(new Error("late")),
+      () => {
+        throw new Error("at once");
+      },
+      async (_exchange: Exchange, _who: Authenticated, slot: Slot) => {
+        slot.leave();
+        return notForwarded;
+      },
+    ];
+    for (const end of ends) {
+      await withSlot(limiter, end)(exchange().stub, alice).catch(() => undefined);
+      expect(remaining(limiter, alice)).toEqual(["key:alice parallel 1"]);
+    }
+  });
+
+  it("is refused with the headers of what is left", async () => {
+    const limiter = createLimiter({ clock: manualClock() });
+    const alice = caller("alice", { rpm: 1, tpm: 5 });
+    entered(limiter, alice);
+    const { told, stub } = exchange();
+    await withSlot(limiter, () => Promise.reject(new Error("not to be asked")))(stub, alice);
+    expect(told.refusal).toMatchObject({ code: "rate_limit_exceeded" });
+    expect(told.headers?.()).toEqual([
+      ["x-ratelimit-limit-requests", "1"],
+      ["x-ratelimit-remaining-requests", "0"],
+      ["x-ratelimit-reset-requests", "1m1s"],
+      ["x-ratelimit-limit-tokens", "5"],
+      ["x-ratelimit-remaining-tokens", "5"],
+      ["x-ratelimit-reset-tokens", "0s"],
+    ]);
+  });
+
+  it("of nobody who is limited is one and the same object", () => {
+    const limiter = createLimiter({ clock: manualClock() });
+    const [first, second] = [limiter.enter(caller("a", {})), limiter.enter(caller("b", {}, {}))];
+    expect(first).toBe(second);
+    expect(limiter.enter({ key: null, team: null, caller: { key: "", team: null } })).toBe(first);
+  });
+
+  it("keeps no meter of those who have gone, and no other's", () => {
+    const clock = manualClock();
+    const limiter = createLimiter({ clock });
+    const stays = entered(limiter, caller("stays", { parallel: 1 }));
+    for (let index = 0; index < 5000; index++) {
+      entered(limiter, caller(`key-${index}`, { rpm: 1 })).leave();
+      clock.advance(100);
+    }
+    expect(limiter.enter(caller("stays", { parallel: 1 })).ok).toBe(false);
+    expect(limiter.enter(caller("key-4999", { rpm: 1 })).ok).toBe(false);
+    stays.leave();
+    expect(limiter.enter(caller("stays", { parallel: 1 })).ok).toBe(true);
+  });
+});
+
+it.each([
+  [0, "0s"],
+  [1, "1s"],
+  [1000, "1s"],
+  [59_001, "1m0s"],
+  [60_000, "1m0s"],
+  [60_001, "1m1s"],
+])("%d ms are written %s", (resetsInMs, text) => {
+  const [, , reset] = limitHeaders([{ scope: "key:a", kind: "tpm", limit: 5, remaining: 5, resetsInMs }]);
+  expect(reset).toEqual(["x-ratelimit-reset-tokens", text]);
+});

@@ -1,0 +1,96 @@
+import * as fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { createMask } from "../../../src/request/mask.ts";
+
+const secret = "sk-Az09_b/c+d-e5f6";
+const mask = createMask(secret);
+const shown = (text: string) => mask(Buffer.from(text)).toString();
+
+/** JSON's escape of some characters of a text, in either letter case. */
+const escaped = (text: string, picks: readonly number[]) =>
+  Array.from(text, (char, index) => {
+    const hex = (char.codePointAt(0) ?? 0).toString(16).padStart(4, "0");
+    const pick = picks[index % picks.length] ?? 0;
+    return [char, `\\u${hex}`, `\\u${hex.toUpperCase()}`, char === "/" ? String.raw`\/` : char][pick % 4];
+  }).join("");
+const picks = fc.array(fc.nat(3), { minLength: 1, maxLength: 30 });
+
+describe("a secret is hidden", () => {
+  it("as it is, as often as it stands there", () => {
+    expect(shown(`a ${secret}${secret} b`)).toBe("a <hidden><hidden> b");
+  });
+
+  it("wherever it begins, whatever stands around it", () => {
+    for (const each of [secret, "abc", "abcd", "abcde"]) {
+      const hides = createMask(each);
+      for (let before = 0; before < 64; before++) {
+        const around = Buffer.alloc(before, 0xff);
+        expect(hides(Buffer.concat([around, Buffer.from(each), around]))).toEqual(
+          Buffer.concat([around, Buffer.from("<hidden>"), around]),
+        );
+      }
+    }
+  });
+
+  it("with any of its characters escaped", () => {
+    fc.assert(
+      fc.property(
+        picks,
+        (chosen) => void expect(shown(`{"a":"x ${escaped(secret, chosen)} y"}`)).toBe('{"a":"x <hidden> y"}'),
+      ),
+    );
+    expect(shown(String.raw`"{\"a\":\"\\u0073k-Az09_b\\/c+d-e5f6\"}"`)).toBe(String.raw`"{\"a\":\"<hidden>\"}"`);
+  });
+
+  it("in base64 of either alphabet, wherever it stands in the text, escaped too", () => {
+    fc.assert(
+      fc.property(
+        fc.uint8Array({ maxLength: 20 }),
+        fc.uint8Array({ maxLength: 20 }),
+        fc.constantFrom("base64" as const, "base64url" as const),
+        picks,
+        (before, after, alphabet, chosen) => {
+          const encoded = Buffer.concat([before, Buffer.from(secret), after]).toString(alphabet);
+          const answer = shown(`{"echo":"${escaped(encoded, chosen)}"}`);
+          expect(answer).toContain("<hidden>");
+          // The characters next to it depend on its neighbours too.
+          const left = String(JSON.parse(answer).echo).replace("<hidden>", "");
+          expect(left.length).toBeLessThanOrEqual(encoded.length - Math.floor((secret.length * 8 - 10) / 6));
+        },
+      ),
+    );
+  });
+});
+
+describe("other bytes", () => {
+  it("stay the same object", () => {
+    fc.assert(
+      fc.property(fc.uint8Array(), fc.string({ unit: "binary" }), (bytes, text) => {
+        const given = Buffer.concat([bytes, Buffer.from(JSON.stringify(`${text}\\u0073\\/`))]);
+        expect(mask(given)).toBe(given);
+      }),
+    );
+    const given = Buffer.from(secret);
+    expect(createMask("")(given)).toBe(given);
+  });
+
+  it("around a hidden secret stay as they are", () => {
+    const bytes = Buffer.from([0xff, 0x00, 0xc3, 0x28, 0x5c, 0x75]);
+    expect(mask(Buffer.concat([bytes, Buffer.from(escaped(secret, [1])), bytes]))).toEqual(
+      Buffer.concat([bytes, Buffer.from("<hidden>"), bytes]),
+    );
+  });
+
+  it("of megabytes of escapes take no time to speak of", () => {
+    for (const text of [
+      String.raw`\u4e2d`.repeat(200_000),
+      "\\".repeat(1_000_000) + "u",
+      "s\\u0073".repeat(200_000),
+      "s".repeat(1_000_000) + "\\u",
+    ]) {
+      const before = process.cpuUsage();
+      expect(shown(text)).toBe(text);
+      expect(process.cpuUsage(before).user).toBeLessThan(1_000_000);
+    }
+  });
+});

@@ -1,0 +1,518 @@
+import { describe, expect, it } from "vitest";
+import { noMoney, type PicoUsd } from "../../../src/core/money.ts";
+import { anyServiceTier, type HostedTools } from "../../../src/core/request-terms.ts";
+import type { PriceVersion } from "../../../src/core/price.ts";
+import type { Permille } from "../../../src/core/tokens.ts";
+import type { CatalogueModel } from "../../../src/ports/catalogue.ts";
+import { createPricer, firstHold, pricedFor, type Quote } from "../../../src/request/price.ts";
+import type { ModelRequest } from "../../../src/wire/model-request.ts";
+import { contentId } from "../../../src/wire/content-id.ts";
+import { catalogueOf, characterCounter, flat, model, noon, pinned, request, version } from "./examples.ts";
+import { noChat } from "../../../src/wire/prompt-text.ts";
+
+const body = Buffer.from("0123456789");
+/** The prompt of `request()`: 500 bytes, 3 for the reply and 8 for its message. */
+const promptTokens = 511;
+
+interface Setting {
+  readonly models?: readonly CatalogueModel[];
+  readonly otherwise?: CatalogueModel;
+  readonly unpriced?: "record" | "refuse";
+  readonly toolCalls?: number;
+  readonly sliceTokens?: number;
+  readonly fitTokensMin?: number | null;
+}
+
+function pricerOf({
+  models = [model()],
+  otherwise,
+  unpriced = "record",
+  toolCalls = 0,
+  sliceTokens = 64,
+  fitTokensMin = null,
+}: Setting = {}) {
+  const tokens = characterCounter();
+  return {
+    pricer: createPricer({
+      catalogue: () => catalogueOf(models, otherwise),
+      tokens,
+      unpriced,
+      sliceTokens,
+      toolCalls,
+      fitTokensMin,
+    }),
+    asked: tokens.asked,
+  };
+}
+
+function quoteOf(asked: ModelRequest, setting: Setting = {}): Quote {
+  const pricing = pricerOf(setting).pricer.quote(asked, noon);
+  if (!pricing.ok) throw new Error(`refused: ${pricing.refusal.code}`);
+  return pricing.quote;
+}
+
+const naming = (changes: Partial<ModelRequest["fields"]>) => request({ fields: { ...request().fields, ...changes } });
+
+/** A price of `version()` with other rates: so much a token of the prompt and of the completion, and for some classes. */
+function rates(input: bigint, output: bigint, more: object = {}): PriceVersion["tiers"] {
+  const [tier] = version().tiers;
+  const each = Object.fromEntries(
+    Object.keys(tier.charged).map((name) => [name, /output|reasoning/.test(name) ? output : input]),
+  );
+  return [{ ...tier, charged: { ...each, ...more } as typeof tier.charged }];
+}
+
+describe("a hold", () => {
+  it("of a stream without a maximum is its first slice, and grows up to the model's maximum", () => {
+    const { growth, ...quoted } = quoteOf(request());
+    expect(quoted).toMatchObject({
+      at: noon,
+      promptTokens,
+      hold: 511n + 100_000n,
+      bounded: true,
+      unboundedFields: [],
+      toolCalls: null,
+    });
+    expect(growth).toMatchObject({ sliceTokens: 64, outputTokensMax: 1000 });
+    expect(growth?.costAt(65)).toBe(511n + 6500n);
+    expect(firstHold({ hold: noMoney, growth })).toBe(511n + 6400n);
+    expect(firstHold({ hold: 7n as PicoUsd, growth: null })).toBe(7n);
+  });
+
+  it("has a slice for each choice", () => {
+    expect(quoteOf(request({ size: { choices: 3 } }))).toMatchObject({
+      hold: 511n + 300_000n,
+      growth: { sliceTokens: 192, outputTokensMax: 3000 },
+    });
+  });
+
+  const all = 511n + 100_000n;
+  it.each<[string, ModelRequest, Setting, bigint]>([
+    ["a plain answer", request({ stream: false }), {}, all],
+    [
+      "output that is no text",
+      request({ classes: { prompt: ["input"], completion: ["output", "audio_output"] } }),
+      {},
+      all,
+    ],
+    ["output that no one sees", request({ isUnseen: true }), {}, all],
+    ["a model that reasons unseen", request(), { models: [model({ reasons: true })] }, all],
+    ["a stated maximum", request({ size: { outputLimit: 900 } }), {}, 511n + 90_000n],
+    ["fields that hide output", request({ size: { unboundedFields: ["prediction"] } }), {}, 10_000n + 100_000n],
+    [
+      "fields that hide output behind a stated maximum",
+      request({ size: { unboundedFields: ["prediction"], outputLimit: 10 } }),
+      {},
+      10_000n + 100_000n,
+    ],
+    [
+      "fields that hide the prompt of a request that writes nothing",
+      request({ size: { unboundedFields: ["prediction"], outputLimit: 0 } }),
+      {},
+      10_000n,
+    ],
+    // What of a prediction does not come true is billed as output, for each choice.
+    ["a prediction", request({ size: { predictedBytes: 20 } }), {}, all + 2_000n],
+    [
+      "a prediction for several choices, with a maximum",
+      request({ size: { predictedBytes: 20, outputLimit: 100, choices: 3 } }),
+      {},
+      511n + 30_000n + 6_000n,
+    ],
+    ["a slice that is all the model writes", request(), { sliceTokens: 1000 }, all],
+    ["a price of requests", request(), { models: [model({ price: flat(77n) })] }, 77n],
+  ])("is the whole for %s", (_, asked, setting, hold) => {
+    expect(quoteOf(asked, setting)).toMatchObject({ hold, growth: null, bounded: true });
+  });
+
+  it.each<[string, ModelRequest, Setting]>([
+    [
+      "text and reasoning that is shown",
+      request({ classes: { prompt: ["input"], completion: ["output", "reasoning"] } }),
+      {},
+    ],
+    ["a slice one token below the maximum", request(), { sliceTokens: 999 }],
+  ])("grows for %s", (_, asked, setting) => {
+    expect(quoteOf(asked, setting).growth).not.toBeNull();
+  });
+
+  it.each<[string, ModelRequest, Setting]>([
+    ["that no one knows", request(), { models: [] }],
+    ["without a price", request(), { models: [model({ price: null })] }],
+    ["on a path whose cost is not known", request({ isUnpriced: true }), {}],
+  ])("of a model %s has no amount, and no bound", (_, asked, setting) => {
+    expect(quoteOf(asked, setting)).toMatchObject({ hold: null, growth: null, bounded: false });
+  });
+
+  it("of a model that no one knows takes every byte for a token of its prompt", () => {
+    expect(quoteOf(request(), { models: [] }).promptTokens).toBe(500);
+  });
+
+  it("is not bounded where a field is not", () => {
+    expect(quoteOf(request({ unboundedFields: ["prediction"] }))).toMatchObject({
+      bounded: false,
+      unboundedFields: ["prediction"],
+    });
+  });
+});
+
+describe("a request that names several models", () => {
+  const large = model({ id: "large", price: pinned({ tiers: rates(10n, 10n) }), tokensPerByte: 2000 as Permille });
+  const setting: Setting = { models: [model(), large] };
+
+  it("holds the whole of the most expensive, and the largest prompt", () => {
+    const quote = quoteOf(naming({ models: ["large"] }), setting);
+    // By the other's price: 1011 tokens at 10, and 1000 at 10.
+    expect(quote).toMatchObject({ hold: 511n + 100_000n, growth: null, promptTokens: 1011, bounded: true });
+    expect(quote.models.map(({ name }) => name)).toEqual(["plain", "large"]);
+    const costly = model({ id: "large", price: pinned({ tiers: rates(100n, 100n) }) });
+    expect(quoteOf(naming({ models: ["large"] }), { models: [model(), costly] }).hold).toBe(511n * 100n + 100_000n);
+  });
+
+  it("names each once, and not again the one that it asks for", () => {
+    const quote = quoteOf(naming({ models: ["plain", "large", "large"], mentions: ["large", "plain"] }), setting);
+    expect(quote.models.map(({ name }) => name)).toEqual(["plain", "large"]);
+  });
+
+  it.each(["large", "LARGE", "openai/large", "OpenAI/Large:nitro", "a/b/large", "large:free\n"])(
+    "finds the model that a text means: %j",
+    (text) => {
+      expect(quoteOf(naming({ mentions: [text] }), setting).models).toMatchObject([
+        { name: "plain" },
+        { name: text, model: { id: "large" } },
+      ]);
+    },
+  );
+
+  it.each(["larger", "large/else", "nothing"])("takes no other text for a model: %j", (text) => {
+    const quote = quoteOf(naming({ mentions: [text] }), { ...setting, otherwise: large });
+    expect(quote.models.map(({ name }) => name)).toEqual(["plain"]);
+    expect(quote.growth).not.toBeNull();
+  });
+
+  it("has no bound where one of them has no price", () => {
+    const quote = quoteOf(naming({ models: ["new"] }), setting);
+    expect(quote).toMatchObject({ hold: 511n + 100_000n, growth: null, bounded: false });
+    expect(quote.models).toMatchObject([{ name: "plain" }, { name: "new", model: undefined }]);
+  });
+
+  it("prices each for this request", () => {
+    const images = [model({ imagesOnly: true }), model({ id: "large", imagesOnly: true })];
+    expect(quoteOf(naming({ models: ["large"] }), { models: images }).models).toMatchObject([
+      { model: { price: null } },
+      { model: { price: null } },
+    ]);
+  });
+
+  it("is refused for the first that it states without a price, where such are refused", () => {
+    const { pricer } = pricerOf({ ...setting, unpriced: "refuse" });
+    const refusalFor = (asked: ModelRequest) => {
+      const pricing = pricer.quote(asked, noon);
+      return pricing.ok ? null : pricing.refusal;
+    };
+    expect(refusalFor(naming({ models: ["new", "newer"] }))).toEqual({
+      code: "model_not_priced",
+      model: "new",
+      underBudget: false,
+    });
+    expect(refusalFor(request({ model: "new" }))).toEqual({
+      code: "model_not_priced",
+      model: "new",
+      underBudget: false,
+    });
+    expect(refusalFor(naming({ models: ["large"] }))).toBeNull();
+  });
+
+  it("is refused for a model without a price that it states, whatever mentions it too", () => {
+    const { pricer } = pricerOf({ models: [model(), model({ id: "priceless", price: null })], unpriced: "refuse" });
+    expect(pricer.quote(naming({ models: ["priceless"], mentions: ["priceless"] }), noon)).toMatchObject({
+      ok: false,
+      refusal: { model: "priceless" },
+    });
+  });
+
+  it("is not refused for a model without a price that only an unknown field mentions", () => {
+    const { pricer } = pricerOf({ models: [model(), model({ id: "priceless", price: null })], unpriced: "refuse" });
+    expect(pricer.quote(naming({ mentions: ["priceless"] }), noon)).toMatchObject({
+      ok: true,
+      quote: { bounded: false },
+    });
+  });
+});
+
+describe("a prompt that is written to a cache for an hour", () => {
+  const cached = request({
+    classes: { prompt: ["input", "cache_write_1h"], completion: ["output"] },
+    unboundedFields: ["prediction"],
+  });
+  const withoutHour = pinned({ tiers: rates(1n, 100n, { cache_write: 2n, cache_write_1h: 2n }) });
+
+  it("is not bounded by a price without a rate for it, and says why", () => {
+    const quote = quoteOf(cached, { models: [model({ price: withoutHour })] });
+    expect(quote).toMatchObject({ bounded: false, unboundedFields: ["prediction", "cache_control.ttl"] });
+    expect(quote.request.fields).toEqual({
+      models: [],
+      mentions: [],
+      unknown: [],
+      why: "the price file states no cache_write_1h for a cache that is kept for an hour",
+      doubts: ["unknown_field"],
+    });
+  });
+
+  it.each<[string, ModelRequest, Setting]>([
+    ["the price has a rate for it", cached, {}],
+    [
+      "the request writes for no hour",
+      request({ unboundedFields: ["prediction"] }),
+      { models: [model({ price: withoutHour })] },
+    ],
+    ["the model has no price", cached, { models: [model({ price: null })] }],
+    ["no one knows the model", cached, { models: [] }],
+  ])("adds no field where %s", (_, asked, setting) => {
+    const quote = quoteOf(asked, setting);
+    expect(quote.request).toBe(asked);
+    expect(quote.unboundedFields).toEqual(["prediction"]);
+  });
+
+  it("is not bounded where another model that it names has none", () => {
+    const asked = { ...cached, fields: { ...cached.fields, models: ["other"] } };
+    expect(quoteOf(asked, { models: [model(), model({ id: "other", price: withoutHour })] }).unboundedFields).toContain(
+      "cache_control.ttl",
+    );
+  });
+});
+
+describe("service tiers and hosted tools", () => {
+  const fee = { charged: 1000n as PicoUsd, list: 1000n as PicoUsd, inputTokens: 50 };
+  const tools: HostedTools = { calls: ["web_search_call"], fields: ["tools"], areShown: true, callsMax: null };
+  const priced = (changes: Partial<PriceVersion>): Setting => ({
+    models: [model({ price: pinned(changes) })],
+    toolCalls: 4,
+  });
+  const asking = (
+    serviceTier: string | null,
+    hostedTools: HostedTools | null,
+    changes: Parameters<typeof request>[0] = {},
+  ) => request({ terms: { serviceTier, hostedTools }, ...changes });
+  const serviceTiers = { priority: rates(2n, 200n), flex: rates(1n, 50n) };
+
+  it.each<[string | null, bigint]>([
+    [null, 100_511n],
+    ["flex", 100_511n],
+    ["priority", 201_022n],
+    [anyServiceTier, 201_022n],
+  ])("holds for the most expensive tier that may answer: %s", (tier, hold) => {
+    const quote = quoteOf(asking(tier, null), priced({ serviceTiers }));
+    expect(quote).toMatchObject({ hold, bounded: true, toolCalls: null });
+    expect(quote.growth?.costAt(0)).toBe((hold - 511n) / 1000n === 100n ? 511n : 1022n);
+  });
+
+  it("is not bounded in a tier without rates", () => {
+    expect(quoteOf(asking("priority", null), priced({}))).toMatchObject({
+      bounded: false,
+      unboundedFields: ["service_tier"],
+    });
+    expect(
+      quoteOf(asking("priority", null, { unboundedFields: ["service_tier", "a"] }), priced({})).unboundedFields,
+    ).toEqual(["service_tier", "a"]);
+  });
+
+  it("holds the fees, the prompt that is read again for each call, and the whole output", () => {
+    const quote = quoteOf(asking(null, tools), priced({ fees: { web_search_call: fee } }));
+    expect(quote).toMatchObject({
+      hold: 511n * 5n + 10n * 50n + 100_000n + 4n * 1000n,
+      growth: null,
+      toolCalls: 4,
+      bounded: true,
+    });
+  });
+
+  it("writes no number of calls into a request that states one", () => {
+    const quote = quoteOf(asking(null, { ...tools, callsMax: 1 }), priced({ fees: { web_search_call: fee } }));
+    expect(quote).toMatchObject({ hold: 511n * 2n + 50n + 100_000n + 1000n, toolCalls: null, bounded: true });
+  });
+
+  it("is not bounded where a tool has no fee, in no tier either", () => {
+    const quote = quoteOf(asking("priority", tools), priced({}));
+    expect(quote).toMatchObject({
+      hold: 100_511n,
+      bounded: false,
+      unboundedFields: ["service_tier", "tools"],
+      toolCalls: null,
+    });
+    expect(quote.growth).not.toBeNull();
+  });
+
+  it("asks the price of each model that is named for its bounds", () => {
+    const asked = { ...asking("priority", tools), fields: { ...request().fields, models: ["other", "new"] } };
+    const other = model({ id: "other", price: pinned({ serviceTiers, fees: { web_search_call: fee } }) });
+    const quote = quoteOf(asked, { models: [model({ price: pinned({ serviceTiers }) }), other], toolCalls: 3 });
+    expect(quote).toMatchObject({ bounded: false, unboundedFields: ["tools"], toolCalls: 3 });
+  });
+});
+
+describe("a prompt", () => {
+  const counting = (asked: ModelRequest, changes: Partial<CatalogueModel> = {}) => {
+    const { pricer, asked: counted } = pricerOf({ models: [model(changes)] });
+    const pricing = pricer.quote(asked, noon);
+    if (!pricing.ok) throw new Error("refused");
+    return { pricer, quote: pricing.quote, counted };
+  };
+  const chat = { ...noChat, texts: ["abcde"], messages: 2, tools: [{ type: "function" }, { type: "function" }] };
+  const ofChat: ModelRequest["prompt"] = { text: () => ({ kind: "chat", chat }), bytesOutside: () => 20 };
+  const ofTexts: ModelRequest["prompt"] = {
+    text: () => ({ kind: "plain", texts: ["abcde"], tokens: 7 }),
+    bytesOutside: () => 20,
+  };
+
+  it.each<[string, ModelRequest, Partial<CatalogueModel>, number]>([
+    ["its texts", request(), {}, 10],
+    ["texts, tokens that came as such, and the bytes beside them", request({ prompt: ofTexts }), {}, 5 + 7 + 20],
+    [
+      "bytes beside them, each more than a token",
+      request({ prompt: ofTexts }),
+      { tokensPerByte: 1500 as Permille },
+      5 + 7 + 30,
+    ],
+    [
+      "a chat with its template, more for each message, and its tools as bytes",
+      request({ prompt: ofChat }),
+      {},
+      // The tools' surroundings count once; the counter takes 100 for a tool.
+      5 + 6 + 100 + 2 * 5 + 20,
+    ],
+    ["the catalogue's bound of its images", request({ size: { imageParts: 2 } }), { imagePartTokens: 30 }, 10 + 60],
+    ["no more than its bound", request({ size: { textBytes: 1, messages: 0 } }), {}, 4],
+    [
+      "no more than its bound, what surrounds it included",
+      request({ prompt: ofTexts, size: { textBytes: 1, messages: 0 } }),
+      {},
+      4,
+    ],
+  ])("is counted as %s", async (_, asked, changes, expected) => {
+    const { pricer, quote, counted } = counting(asked, changes);
+    expect(await pricer.countPrompt(quote, body)).toBe(expected);
+    expect(counted).toMatchObject([{ encoding: "cl100k_base" }]);
+  });
+
+  it.each<[string, ModelRequest, Partial<CatalogueModel>]>([
+    ["whose model is billed by seconds", request(), { unit: "second" }],
+    ["whose model has no public tokenizer", request(), { tokenizerIsPublic: false }],
+    ["with a field that hides tokens", request({ size: { unboundedFields: ["documents"] } }), {}],
+    ["with a file that the catalogue does not bound", request({ size: { fileParts: 1 } }), {}],
+    ["of a model that no one knows", request({ model: "new" }), {}],
+  ])("cannot be counted: one %s", async (_, asked, changes) => {
+    const { pricer, quote, counted } = counting(asked, changes);
+    expect(await pricer.countPrompt(quote, body)).toBeUndefined();
+    expect(await pricer.tighten(quote, body, 10n ** 9n)).toBeUndefined();
+    expect(counted).toEqual([]);
+  });
+
+  it("is not counted where the counter is busy", async () => {
+    const busy = createPricer({
+      catalogue: () => catalogueOf([model()]),
+      tokens: characterCounter(9),
+      unpriced: "record",
+      sliceTokens: 64,
+      toolCalls: 0,
+      fitTokensMin: null,
+    });
+    const pricing = busy.quote(request(), noon);
+    if (!pricing.ok) throw new Error("refused");
+    expect(await busy.countPrompt(pricing.quote, body)).toBeUndefined();
+    expect(await busy.tighten(pricing.quote, body, 10n ** 9n)).toBeUndefined();
+  });
+
+  it("of a model without a price is counted for no hold", async () => {
+    const { pricer, quote, counted } = counting(request(), { price: null });
+    expect(await pricer.tighten(quote, body, 10n ** 9n)).toBeUndefined();
+    expect(counted).toEqual([]);
+    expect(await pricer.countPrompt(quote, body)).toBe(10);
+  });
+
+  // 100 for each token of output, 1 for each of the prompt and of the 40 bytes that a maximum adds.
+  it.each<[string, ModelRequest, bigint, number | undefined, number | null, boolean]>([
+    ["with its prompt counted", request(), 50_050n, undefined, 500, true],
+    ["with its prompt counted, a little less", request(), 50_049n, undefined, 499, true],
+    ["by a count that is known", request(), 50_060n, 20, 500, false],
+    ["for each of its choices", request({ size: { choices: 2 } }), 50_050n, undefined, 250, true],
+    ["at the model's maximum", request(), 10n ** 9n, undefined, 1000, false],
+    ["at nothing where not even the output fits", request(), 99n, undefined, 0, false],
+    [
+      "by its bytes where a field hides tokens",
+      request({ size: { unboundedFields: ["x"] } }),
+      50_050n,
+      undefined,
+      null,
+      false,
+    ],
+  ])("leaves a request that much output: %s", async (_, asked, room, known, expected, isCounted) => {
+    const { pricer, quote, counted } = counting(asked);
+    expect(await pricer.affordable(quote, body, room, known)).toBe(expected);
+    expect(counted).toHaveLength(isCounted ? 1 : 0);
+  });
+
+  it("leaves a request that much output: by its bytes where it cannot be counted, or names several models", async () => {
+    const { pricer, quote } = counting(request(), { tokenizerIsPublic: false });
+    expect(await pricer.affordable(quote, body, 50_550n)).toBe(499);
+    expect(await pricer.affordable(quote, body, 50_551n)).toBe(500);
+    const two = pricerOf({ models: [model(), model({ id: "other" })] });
+    const both = two.pricer.quote(naming({ models: ["other"] }), noon);
+    if (!both.ok) throw new Error("refused");
+    expect(await two.pricer.affordable(both.quote, body, 50_551n, 10)).toBe(500);
+    expect(two.asked).toEqual([]);
+  });
+
+  it("that was counted makes a lower hold that grows as before", async () => {
+    const { pricer, quote } = counting(request());
+    const tighter = await pricer.tighten(quote, body, 10n ** 9n);
+    expect(tighter).toMatchObject({ hold: 10n + 100_000n, growth: { sliceTokens: 64, outputTokensMax: 1000 } });
+    expect(tighter && firstHold(tighter)).toBe(10n + 6400n);
+  });
+
+  it.each([
+    ["its output alone takes all of it", 6400n, 1],
+    ["not even its output fits", 6399n, 0],
+  ])("is counted for a room only where that can help: %s", async (_, room, times) => {
+    const { pricer, quote, counted } = counting(request());
+    const tighter = await pricer.tighten(quote, body, room);
+    expect([tighter !== undefined, counted.length]).toEqual([times === 1, times]);
+  });
+
+  it("is not counted for several models: each has a tokenizer of its own", async () => {
+    const { pricer, asked } = pricerOf({ models: [model(), model({ id: "other" })] });
+    const pricing = pricer.quote(naming({ models: ["other"] }), noon);
+    if (!pricing.ok) throw new Error("refused");
+    expect(await pricer.tighten(pricing.quote, body, 10n ** 9n)).toBeUndefined();
+    expect(asked).toEqual([]);
+  });
+});
+
+describe("the price of a model", () => {
+  const perRequest = model({ price: flat(5n) });
+
+  it.each<[string, ModelRequest, CatalogueModel | undefined]>([
+    ["one piece", request({ pieces: 1 }), perRequest],
+    ["no pieces", request(), perRequest],
+    ["pieces that are billed by tokens", request({ pieces: 3 }), model()],
+    ["images, by a price for images", request({ pieces: 2 }), model({ imagesOnly: true })],
+    ["nothing, where it has none", request({ pieces: 3 }), model({ price: null })],
+    ["nothing, where no one knows it", request({ pieces: 3 }), undefined],
+  ])("stays as it is for %s", (_, asked, given) => {
+    expect(pricedFor(asked, given)).toBe(given);
+  });
+
+  it("of requests is that of all their pieces, and has an id of its own", () => {
+    const priced = pricedFor(request({ pieces: 3 }), perRequest);
+    expect(priced?.price?.version.perRequest).toEqual({ charged: 15n, list: 15n });
+    expect(priced?.price?.id).toBe(contentId(priced?.price?.canonical ?? ""));
+    expect(priced?.price?.canonical).toBe(flat(15n).canonical);
+  });
+
+  it.each<[string, ModelRequest, CatalogueModel]>([
+    ["for images alone holds for nothing else", request(), model({ imagesOnly: true })],
+    ["holds for no path whose cost is not known", request({ isUnpriced: true, pieces: 1 }), perRequest],
+  ])("%s", (_, asked, given) => {
+    expect(pricedFor(asked, given)).toEqual({ ...given, price: null });
+  });
+});

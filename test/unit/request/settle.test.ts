@@ -1,0 +1,209 @@
+import { describe, expect, it } from "vitest";
+import type { Key } from "../../../src/core/keys.ts";
+import { usd, type PicoUsd } from "../../../src/core/money.ts";
+import type { Outcome } from "../../../src/core/settlement.ts";
+import { noTokens, unchanged } from "../../../src/core/tokens.ts";
+import type { ChargePosted, Events } from "../../../src/ports/events.ts";
+import type { Charging, SettleResult } from "../../../src/ports/ledger.ts";
+import { settleCharge, type SettleParams } from "../../../src/request/settle.ts";
+import { memoryStore } from "../../support/ledger-fixtures.ts";
+import { heardLog, type HeardLine } from "../../support/heard-log.ts";
+import { only } from "../../support/only.ts";
+import { model, noon, pinned, someone } from "./examples.ts";
+
+const end = { at: noon, status: 200, servedModel: null, gatewayRequestId: null, durationMs: 1, firstTokenMs: null };
+const price = pinned();
+const hold = 1_000n as PicoUsd;
+const reported: Outcome = { kind: "reported", tokens: { ...noTokens, input: 100, output: 3 }, clamped: false };
+const counted = { tokens: { ...noTokens, input: 100 }, errorFactor: unchanged, hiddenTokens: 0 };
+const cut = { kind: "cut", promptTokens: 100, deliveredTokens: 3, errorFactor: unchanged, hiddenTokens: 0 } as const;
+
+/** Settles orders with a ledger; `posted` and `lines` are what was announced and logged. */
+function settling(methods: Partial<Charging>) {
+  const ledger = only<Charging>(methods);
+  const posted: ChargePosted[] = [];
+  const log = heardLog();
+  const deps = {
+    ledger,
+    events: { posted: (event: ChargePosted) => posted.push(event) } as unknown as Events,
+    log,
+  };
+  const order = (outcome: Outcome, more: Partial<SettleParams> = {}): Promise<void> =>
+    settleCharge(deps, {
+      held: { id: "c1", route: "/v1/chat/completions", hold, price: price.version },
+      quote: { model: model({ group: "general" }) },
+      who: someone,
+      outcome,
+      end,
+      ...more,
+    });
+  return { order, posted, lines: log.lines };
+}
+
+/** As `settling`, with the reference ledger and the charge "c1" held in it. */
+async function held(amount: PicoUsd | null = hold) {
+  const { ledger } = memoryStore();
+  await ledger.hold({
+    id: "c1",
+    kind: "request",
+    at: noon,
+    caller: someone.caller,
+    route: "/v1/chat/completions",
+    model: "plain",
+    group: null,
+    stream: false,
+    price: amount === null ? null : price,
+    amount,
+    bounded: true,
+    tags: {},
+    retry: 0,
+  });
+  return { ...settling(ledger), ledger };
+}
+
+const plainEvent = {
+  id: "c1",
+  key: null,
+  route: "/v1/chat/completions",
+  model: "plain",
+  group: "general",
+  source: "reported",
+  cost: 400n,
+  listCost: 400n,
+  overage: 0n,
+  tokens: { ...noTokens, input: 100, output: 3 },
+  doubts: [],
+};
+
+describe("a settlement that posts", () => {
+  it("is announced once with the ledger's amount, and logs nothing where the gateway reported", async () => {
+    const { order, posted, lines, ledger } = await held();
+    await order(reported);
+    await order(reported);
+    expect(posted).toEqual([plainEvent]);
+    expect(lines).toEqual([]);
+    expect(await ledger.charge("c1")).toMatchObject({ state: "posted", cost: 400n, endedAt: noon });
+  });
+
+  it("names the key and its team, and no model that the catalogue does not know", async () => {
+    const { order, posted } = await held();
+    const key = { id: "k1", name: "alice", team: "red", digest: "not for events" } as Key;
+    await order({ ...reported, doubts: ["service_tier"] }, { who: { ...someone, key }, quote: { model: undefined } });
+    expect(posted).toEqual([
+      {
+        ...plainEvent,
+        key: { id: "k1", name: "alice", team: "red" },
+        model: null,
+        group: null,
+        doubts: ["service_tier"],
+      },
+    ]);
+  });
+
+  it("is announced with what the ledger posted, not with what it was asked to post", async () => {
+    const { order, posted } = await held(7n as PicoUsd);
+    await order({ kind: "unknown", reason: "timeout" });
+    expect(posted).toMatchObject([{ source: "assumed", cost: 7n, listCost: hold }]);
+  });
+
+  const line = { request_id: "c1", clamped: false, doubts: [], overage: "0", reason: null };
+  it.each<[string, Outcome, object | null]>([
+    ["assumed", { kind: "unknown", reason: "timeout" }, { ...line, source: "assumed", reason: "timeout" }],
+    [
+      "cut by the gateway",
+      { ...cut, reason: "gateway_reset" },
+      { ...line, source: "partial", reason: "gateway_reset" },
+    ],
+    ["cut by the client", { ...cut, reason: "client_left" }, null],
+    [
+      "read from a usage that contradicts itself",
+      { ...reported, clamped: true },
+      { ...line, source: "reported", clamped: true },
+    ],
+    [
+      "above its hold",
+      { ...reported, tokens: { ...noTokens, output: 11 } },
+      { ...line, source: "reported", overage: "100" },
+    ],
+    ["counted", { kind: "counted", ...counted }, null],
+    ["exactly its hold", { ...reported, tokens: { ...noTokens, output: 10 } }, null],
+  ])("has a log line only where it is no plain report: %s", async (_, outcome, fields) => {
+    const { order, posted, lines } = await held();
+    await order(outcome);
+    expect(posted).toHaveLength(1);
+    const expected: HeardLine[] =
+      fields === null
+        ? []
+        : [{ level: "warn", fields: fields as HeardLine["fields"], message: "settled without a plain report" }];
+    expect(lines).toEqual(expected);
+  });
+});
+
+it("a settlement that voids is not announced", async () => {
+  const { order, posted, lines, ledger } = await held();
+  await order({ kind: "notSent", reason: "client_left" });
+  expect(await ledger.charge("c1")).toMatchObject({ state: "voided", reason: "client_left", cost: null });
+  expect([posted, lines]).toEqual([[], []]);
+});
+
+describe("a ledger that", () => {
+  const refused = new Error("the amount is beyond 64 bits");
+  const done: SettleResult = { ok: true, first: true, state: "posted", cost: hold, overage: usd("0") };
+
+  it("refuses the amount is given the hold instead", async () => {
+    const reasons: (string | null)[] = [];
+    const { order, posted, lines } = settling({
+      async post(_, { reason }) {
+        reasons.push(reason);
+        if (reason === null) throw refused;
+        return done;
+      },
+      void: async () => done,
+    });
+    await order(reported);
+    expect(reasons).toEqual([null, "not_recordable"]);
+    expect(posted).toMatchObject([{ cost: hold, source: "assumed", listCost: hold }]);
+    expect(lines).toEqual([
+      { level: "error", fields: { request_id: "c1", err: refused }, message: "the ledger refused a settlement" },
+      {
+        level: "warn",
+        fields: {
+          request_id: "c1",
+          source: "assumed",
+          reason: "not_recordable",
+          clamped: false,
+          doubts: [],
+          overage: "0",
+        },
+        message: "settled without a plain report",
+      },
+    ]);
+  });
+
+  const unsettled = "a charge could not be settled; recovery will post its hold";
+
+  it("refuses the hold as well leaves the charge to recovery", async () => {
+    const { order, posted, lines } = settling({
+      post: () => Promise.reject(refused),
+      void: () => Promise.reject(refused),
+    });
+    await order(reported);
+    expect(posted).toEqual([]);
+    expect(lines.map(({ level, message }) => [level, message])).toEqual([
+      ["error", "the ledger refused a settlement"],
+      ["error", "the ledger refused a settlement"],
+      ["error", unsettled],
+    ]);
+    expect(lines[2]?.fields).toEqual({ request_id: "c1", reason: undefined });
+  });
+
+  it("does not know the charge leaves it to recovery", async () => {
+    const unknown: SettleResult = { ok: false, reason: "no_such_charge" };
+    const { order, posted, lines } = settling({ post: async () => unknown, void: async () => unknown });
+    await order(reported);
+    expect(posted).toEqual([]);
+    expect(lines).toEqual([
+      { level: "error", fields: { request_id: "c1", reason: "no_such_charge" }, message: unsettled },
+    ]);
+  });
+});

@@ -1,0 +1,67 @@
+import { expect, it } from "vitest";
+import { usd, type PicoUsd } from "../../../../src/core/money.ts";
+import type { Outcome } from "../../../../src/core/settlement.ts";
+import { countTasks } from "../../../../src/core/task-ceilings.ts";
+import { createMetrics } from "../../../../src/server/metrics/metrics.ts";
+import { settleCharge } from "../../../../src/request/settle.ts";
+import { systemClock } from "../../../../src/platform/clock.ts";
+import { heardLog } from "../../../support/heard-log.ts";
+import { endAt, holdOf, memoryStore, noon, price, tokens } from "../../../support/ledger-fixtures.ts";
+import { readPage, valueOf } from "../../../support/metrics-page.ts";
+
+it("a settlement counts what is in doubt, and names its doubts in the line of one without a plain report", async () => {
+  const { ledger } = memoryStore();
+  const figures = {
+    budgets: [],
+    spend: [],
+    pendingHolds: 0,
+    outboxWaiting: 0,
+    runningTasks: countTasks([]),
+    reconciliation: null,
+  };
+  const metrics = createMetrics({
+    version: "0",
+    keysMax: 9,
+    otel: false,
+    clock: systemClock(),
+    pricesLoadedAt: 0,
+  });
+  metrics.showLedger(async () => figures);
+  const log = heardLog();
+  const deps = { ledger, events: metrics.events, log };
+  const end = async (id: string, outcome: Outcome, hold = usd("1")) => {
+    await ledger.hold(holdOf(id, hold));
+    const held = { id, route: "chat", hold, price };
+    await settleCharge(deps, {
+      held,
+      quote: { model: undefined },
+      who: { key: null, team: null, caller: { key: "", team: null } },
+      outcome,
+      end: endAt(noon),
+    });
+  };
+  await end("plain", { kind: "reported", tokens: tokens(7, 0), clamped: false });
+  await end("two", {
+    kind: "reported",
+    tokens: tokens(1000, 0),
+    clamped: false,
+    doubts: ["served_model", "service_tier"],
+  });
+  // As the ledger has it: the hold, not what the settlement guessed.
+  await end("held", { kind: "unknown", reason: "timeout", doubts: ["service_tier"] }, 3n as PicoUsd);
+  const page = readPage(await metrics.scrape("prometheus").then(({ text }) => text));
+  const counted = (reason: string) => valueOf(page, "farebox_cost_in_doubt_usd_total", { reason });
+  expect([counted("served_model"), counted("service_tier"), counted("time_based")]).toEqual([
+    "0.001",
+    "0.001000000003",
+    "0",
+  ]);
+  // A doubt alone is in the row, the report and the metric; a line for each would flood the log.
+  expect(log.lines).toMatchObject([
+    {
+      level: "warn",
+      fields: { request_id: "held", doubts: ["service_tier"] },
+      message: "settled without a plain report",
+    },
+  ]);
+});

@@ -1,0 +1,111 @@
+import { monitorEventLoopDelay } from "node:perf_hooks";
+import { describe, expect, it } from "vitest";
+import { sources } from "../../../../src/core/charge.ts";
+import { countTasks } from "../../../../src/core/task-ceilings.ts";
+import { tokenClasses, type TokenCounts } from "../../../../src/core/tokens.ts";
+import { usd } from "../../../../src/core/money.ts";
+import type { Format } from "../../../../src/server/metrics/family.ts";
+import { createMetrics } from "../../../../src/server/metrics/metrics.ts";
+import type { BudgetFigures } from "../../../../src/server/metrics/ledger-gauges.ts";
+import { systemClock } from "../../../../src/platform/clock.ts";
+
+const keys = Array.from({ length: 1000 }, (_, index) => ({
+  id: `k${index}`,
+  name: `service-account-${index}`,
+  team: `department-${index % 40}`,
+}));
+const models = Array.from({ length: 60 }, (_, index) => ({
+  id: `provider-model-${index}-large`,
+  group: `large-general-${index % 8}`,
+}));
+const tokens = Object.fromEntries(
+  tokenClasses.map((name) => [name, /audio|image|write/.test(name) ? 0 : 12_345]),
+) as TokenCounts;
+const route = "/v1/chat/completions";
+
+/** Every key has used several models; every model has been used plain and streamed, by every source, with six statuses. */
+function busy(otel: boolean) {
+  const budgets: BudgetFigures[] = keys.flatMap(({ name }) =>
+    ["1d", "1mo"].map((period) => ({
+      scope: "each-key",
+      key: name,
+      period,
+      limit: usd("125.50"),
+      spent: usd("17.123456789012"),
+      held: usd("0.0341"),
+    })),
+  );
+  const teams = [...new Set(keys.map(({ team }) => team))];
+  const metrics = createMetrics({
+    version: "1.0.0",
+    keysMax: 1000,
+    otel,
+    clock: systemClock(),
+    pricesLoadedAt: 0,
+  });
+  metrics.showLedger(async () => ({
+    budgets,
+    pendingHolds: 12,
+    outboxWaiting: 0,
+    runningTasks: countTasks([]),
+    reconciliation: { difference: usd("0"), unexplained: usd("0") },
+    spend: teams.flatMap((team) =>
+      (["day", "month"] as const).map((period) => ({ team, period, spent: usd("999.123456789012") })),
+    ),
+  }));
+  const { events } = metrics;
+  keys.forEach((key, index) => {
+    for (let step = 0; step < 6; step++) {
+      const model = models[(index * 7 + step) % models.length] ?? { id: "", group: "" };
+      const id = `019a0000-0000-7000-8000-${String(index * 6 + step).padStart(12, "0")}`;
+      events.admitted({ key, route, model: model.id, group: model.group, retry: 0 });
+      events.posted({
+        id,
+        key,
+        route,
+        model: model.id,
+        group: model.group,
+        source: sources[step % sources.length] ?? "reported",
+        cost: usd("12.345678901234"),
+        listCost: usd("23.456789012345"),
+        overage: usd("0"),
+        tokens,
+        doubts: ["time_based"],
+      });
+      const durationMs = 15 * 2 ** ((index + step) % 16);
+      events.requestStarted("request");
+      if (step === 0) events.requestStarted("stream");
+      events.requestEnded({
+        id,
+        route,
+        model: model.id,
+        status: [200, 400, 402, 429, 499, 502][step] ?? 200,
+        stream: step === 0,
+        durationMs,
+        firstTokenMs: durationMs / 3,
+        overheadMs: 0.3 * 2 ** ((index + step) % 10),
+      });
+    }
+  });
+  return metrics;
+}
+
+describe.each([false, true])("with 1,000 keys and 60 models, OpenTelemetry's names: %s", (otel) => {
+  const bytesMax = 2_000_000;
+  it.each<Format>(["prometheus", "openmetrics"])(`a page of %s stays under ${bytesMax} bytes`, async (format) => {
+    const metrics = busy(otel);
+    await metrics.scrape(format);
+    const stalls = monitorEventLoopDelay({ resolution: 1 });
+    stalls.enable();
+    const began = performance.now();
+    const { text } = await metrics.scrape(format);
+    const took = performance.now() - began;
+    stalls.disable();
+    const bytes = Buffer.byteLength(text);
+    process.stdout.write(
+      `${format}, otel ${otel}: ${bytes} bytes, ${text.split("\n").length} lines, ${took.toFixed(1)} ms, longest stall ${(stalls.max / 1e6).toFixed(1)} ms\n`,
+    );
+    expect(bytes).toBeLessThan(bytesMax);
+    expect(text.match(/^farebox_key_cost_usd_total\{/gm)).toHaveLength(1000);
+  });
+});
