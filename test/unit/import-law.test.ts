@@ -1,4 +1,4 @@
-import { globSync, readFileSync } from "node:fs";
+import { globSync, readdirSync, readFileSync } from "node:fs";
 import { posix } from "node:path";
 import { describe, expect, it } from "vitest";
 
@@ -192,6 +192,57 @@ describe("the import law", () => {
     );
     const names = Object.keys(manifest.dependencies).filter((name) => !name.startsWith("@types/"));
     expect(names.filter((name) => packageHomes[name] === undefined)).toEqual([]);
+  });
+});
+
+describe("docs/architecture.md", () => {
+  const page = readFileSync(new URL("../../docs/architecture.md", import.meta.url), "utf8");
+  const rows = page
+    .split("\n")
+    .filter((line) => line.startsWith("| `"))
+    .map((line) => line.split(" | "));
+  const folders = readdirSync(new URL("../../src", import.meta.url), { withFileTypes: true })
+    .filter((entry) => entry.isDirectory())
+    .map((entry) => entry.name);
+  const top = (folder: string) => folder.split("/")[0] ?? folder;
+
+  function allowed(folder: string): readonly string[] {
+    const names = new Set((composition.has(folder) ? folders : (mayImport[folder] ?? [])).map(top));
+    return folders.filter((name) => name !== folder && names.has(name)).sort();
+  }
+
+  function stated(folder: string, text: string): readonly string[] {
+    if (text === "nothing") return [];
+    const named = [...text.matchAll(/`([^`]+)`/g)].map(([, name = ""]) => name);
+    if (text !== "everything" && !text.startsWith("all but ")) return named.sort();
+    return folders.filter((name) => name !== folder && !named.includes(name)).sort();
+  }
+
+  it("has one row for each folder", () => {
+    expect(rows.map(([cell = ""]) => cell.slice(3, -2)).sort()).toEqual(folders.sort());
+  });
+
+  it.each(rows)(
+    "%s: what it may import and its packages are those of the law",
+    (cell, _contents, imports, packages) => {
+      const folder = cell?.slice(3, -2) ?? "";
+      expect(stated(folder, imports ?? "")).toEqual(allowed(folder));
+      const named = (packages ?? "").replace(/ \|$/, "").split(", ");
+      const lawful = Object.keys(packageHomes).filter((name) =>
+        packageHomes[name]?.some((home) => top(home) === folder),
+      );
+      expect(named).toEqual(lawful.length === 0 ? ["none"] : lawful.sort());
+    },
+  );
+
+  it("names files that exist, in at most 25 rows", () => {
+    const table = page.split("\n").filter((line) => /^\| [^|]+\? \| `/.test(line));
+    expect(table.length).toBeGreaterThan(15);
+    expect(table.length).toBeLessThanOrEqual(25);
+    const named = table.flatMap((line) => [...line.matchAll(/`([^`\s]+\/[^`\s]*)`/g)].map(([, path = ""]) => path));
+    expect(named.filter((path) => globSync(path, { cwd: new URL("../../src", import.meta.url) }).length === 0)).toEqual(
+      [],
+    );
   });
 });
 
