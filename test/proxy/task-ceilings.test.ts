@@ -52,7 +52,8 @@ describe("the ceilings of the account", () => {
     expect(
       await statuses(Array.from({ length: 200 }, (_, index) => create(proxy, index % 2 === 0 ? "kling" : "hailuo"))),
     ).toEqual({ 200: 15, 429: 185 });
-    expect(gateway.asked).toHaveLength(20);
+    // On a busy machine the poller asks for the first tasks meanwhile.
+    expect(gateway.asked.filter(({ method }) => method === "POST")).toHaveLength(20);
     expect((await proxy.charges()).map(({ state }) => state)).toEqual(Array.from({ length: 20 }, () => "pending"));
     const page = await proxy.metrics();
     for (const line of [
