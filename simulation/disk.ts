@@ -13,7 +13,7 @@ import type { Connection, Statement } from "../src/ledger/sqlite/connection.ts";
 import { answerEach } from "../src/ledger/sqlite/answer.ts";
 import { migrate } from "../src/ledger/sqlite/migrate.ts";
 import { openOver } from "../src/ledger/sqlite/open.ts";
-import { ShortReads } from "../src/ledger/sqlite/reads.ts";
+import { SqliteQueries } from "../src/ledger/sqlite/short-queries.ts";
 import { Writer } from "../src/ledger/sqlite/writer.ts";
 import type { Store } from "../src/ledger/store.ts";
 import { keys } from "../src/ledger/tables/keys.ts";
@@ -209,7 +209,7 @@ function lookAt(db: Connection): Look {
     dateOf: () => "",
     startOfDate: () => 0,
   };
-  const reads = new ShortReads(db, calendar, () => null);
+  const short = new SqliteQueries(db, calendar, () => null);
   const charge = db.prepare(`select ${chargeColumns} from charges where id = ?`).safeIntegers();
   const pending = db.prepare("select id from charges where state = 'pending'").pluck();
   const ofTask = db.prepare("select 1 from tasks where charge = ?");
@@ -220,9 +220,9 @@ function lookAt(db: Connection): Look {
       return row && chargeOf(row);
     },
     pendingIds: () => pending.all() as string[],
-    budgets: () => reads.budgets(),
+    budgets: () => short.budgets(),
     keys: () => answerEach(db, keys.queries.list()),
-    price: (id) => reads.price(id),
+    price: (id) => short.price(id),
     task: (id) => answerEach(db, tasks.queries.find(id)),
     isOfTask: (id) => ofTask.get(id) !== undefined,
     messages: () => messages.all() as Message[],

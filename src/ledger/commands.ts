@@ -98,7 +98,7 @@ export const noteColumns = [
 export type VoidCommand = readonly [op: "void", id: string, reason: string, end: EndFields];
 export type AdjustCommand = readonly [op: "adjust", id: string, correction: Correction];
 export type BindTaskCommand = readonly [op: "bindTask", task: NewTask];
-export type SawTaskCommand = readonly [op: "sawTask", taskId: string, sight: TaskObservation];
+export type ObserveTaskCommand = readonly [op: "observeTask", taskId: string, observation: TaskObservation];
 /** What of an ending stands in the task's own row. */
 export type TaskEndFacts = Omit<TaskEnding, "settlement" | "end"> & { readonly at: number };
 /** Ends the charge as the command in it says, and the task with it. */
@@ -124,7 +124,7 @@ export type Command =
   | RunCommand
   | RecoverCommand
   | BindTaskCommand
-  | SawTaskCommand
+  | ObserveTaskCommand
   | EndTaskCommand
   | TouchCommand;
 
@@ -138,7 +138,7 @@ export interface Replies {
   adjust: AdjustResult;
   run: RunReply<WriteName>;
   bindTask: BindResult;
-  sawTask: true;
+  observeTask: true;
   endTask: SettleResult;
   recover: number;
   touch: true;

@@ -12,28 +12,28 @@ export type StoreEvent =
   | { readonly kind: "not_copied"; readonly reason: string };
 
 /** Shortest time between two reports of a disk that is full now and then. Milliseconds. */
-const tellEveryMs = 10_000;
+const reportEveryMs = 10_000;
 
 /** Tracks whether writing works, and reports each change. */
 export class Health {
   readonly #clock: Clock;
-  readonly #tell: (event: StoreEvent) => void;
+  readonly #onEvent: (event: StoreEvent) => void;
   #failingSince: number | null = null;
-  #toldAt: number | null = null;
-  #isTold = false;
+  #reportedAt: number | null = null;
+  #isReported = false;
 
-  constructor(clock: Clock, tell: (event: StoreEvent) => void) {
+  constructor(clock: Clock, onEvent: (event: StoreEvent) => void) {
     this.#clock = clock;
-    this.#tell = tell;
+    this.#onEvent = onEvent;
   }
 
   failed(reason: string): void {
     const now = this.#clock.monotonic();
     this.#failingSince ??= now;
-    if (this.#isTold || (this.#toldAt !== null && now - this.#toldAt < tellEveryMs)) return;
-    this.#isTold = true;
-    this.#toldAt = now;
-    this.#tell({ kind: "unwritable", reason });
+    if (this.#isReported || (this.#reportedAt !== null && now - this.#reportedAt < reportEveryMs)) return;
+    this.#isReported = true;
+    this.#reportedAt = now;
+    this.#onEvent({ kind: "unwritable", reason });
   }
 
   /** `waited`: how many settlements were written only now. */
@@ -41,8 +41,8 @@ export class Health {
     if (this.#failingSince === null) return;
     const afterMs = this.#clock.monotonic() - this.#failingSince;
     this.#failingSince = null;
-    if (!this.#isTold) return;
-    this.#isTold = false;
-    this.#tell({ kind: "writable", afterMs, waited });
+    if (!this.#isReported) return;
+    this.#isReported = false;
+    this.#onEvent({ kind: "writable", afterMs, waited });
   }
 }

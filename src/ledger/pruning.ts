@@ -1,7 +1,7 @@
 import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
 import { quartersKeptMs } from "../core/retention.ts";
-import { rowOf, type Reading } from "./reading/reading.ts";
+import { rowOf, type Query } from "./queries/query.ts";
 import { carriedDigest } from "./rollup-columns.ts";
 
 const dayMs = 86_400_000;
@@ -55,7 +55,7 @@ export const prunable = (before: string) => `state <> 'pending' and admitted_at 
   and (session is null or not exists (select 1 from run_sessions where run_sessions.id = charges.session))`;
 
 /** Counts what would be deleted; an old charge that an old correction keeps until then is counted in. */
-export function* prunePreview(horizon: Horizons): Reading<Pruned> {
+export function* prunePreview(horizon: Horizons): Query<Pruned> {
   const charges = yield* countOf(
     `select count(*) as count from charges where state <> 'pending' and admitted_at < ?
        and not exists (select 1 from carried where carried.charge = charges.seq)
@@ -69,7 +69,7 @@ export function* prunePreview(horizon: Horizons): Reading<Pruned> {
   return { before: horizon.charges, charges, windows, quarters };
 }
 
-function* countOf(sql: string, ...values: readonly number[]): Reading<number> {
+function* countOf(sql: string, ...values: readonly number[]): Query<number> {
   return Number((yield* rowOf<{ count: bigint }>({ sql, values }))?.count ?? 0n);
 }
 
@@ -77,14 +77,14 @@ function* countOf(sql: string, ...values: readonly number[]): Reading<number> {
 export async function repeatStep(
   { clock, pause }: PruneOptions,
   step: () => number | Promise<number>,
-  told?: (count: number) => void,
+  onStep?: (count: number) => void,
 ): Promise<number> {
   for (let sum = 0; ;) {
     const start = clock.monotonic();
     const count = await step();
     if (count === 0) return sum;
     sum += count;
-    told?.(count);
+    onStep?.(count);
     await pause(Math.max(pauseMsMin, clock.monotonic() - start));
   }
 }

@@ -1,13 +1,13 @@
 import type { RecentQuery } from "../ports/spend.ts";
 
 /** A first look goes back so many charges. */
-const firstLook = 5_000;
+const firstQueryCharges = 5_000;
 /** Later ones: whoever watches looks each second, and shows fewer. */
-const laterLook = 1_000;
+const laterQueryCharges = 1_000;
 /** A settlement is written a moment after the end that it states; so much later at most, where the ledger keeps up. Milliseconds. */
 export const writtenLateMs = 2_000;
 
 /** How many of the last charges a look goes through. */
-export function chargesLookedAt({ after }: RecentQuery): number {
-  return after === undefined ? firstLook : laterLook;
+export function chargesToScan({ after }: RecentQuery): number {
+  return after === undefined ? firstQueryCharges : laterQueryCharges;
 }

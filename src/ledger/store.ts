@@ -19,7 +19,7 @@ import type { CommandSink } from "./queue.ts";
 /** All that is kept in one database. */
 export interface Store extends AsyncDisposable {
   readonly ledger: Ledger;
-  readonly figures: FigureReads;
+  readonly figures: FigureQueries;
   readonly keys: KeyStore;
   readonly teams: TeamStore;
   readonly samples: AccountSamples;
@@ -50,7 +50,7 @@ export interface QueuedStore extends Store {
  * The same ledger, for figures that are queried often, as by each scrape of the metrics: where a proxy runs, a thread of
  * their own answers these, so that they never wait for somebody's report or verification.
  */
-export interface FigureReads {
+export interface FigureQueries {
   readonly ledger: LedgerQueries;
   readonly samples: Pick<AccountSamples, "list" | "latest">;
 }

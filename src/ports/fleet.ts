@@ -7,7 +7,7 @@ export interface Fleet {
 }
 
 /** Data that a proxy sends to its peers with each heartbeat. */
-export interface News {
+export interface PeerReport {
   /** The content id of the prices in force. */
   readonly catalogue: string;
   /** Usage by owner of limits, only where there are limits and usage. */
@@ -32,13 +32,13 @@ export interface Peer {
   /** A name for people: where it runs. */
   readonly instance: string;
   /** Null until it has sent readable data. */
-  readonly news: News | null;
+  readonly report: PeerReport | null;
 }
 
 /** Proxies beat about twice a second; one that is silent for some seconds is no longer live. */
 export interface Peers {
-  /** Sends the result of `news` with each heartbeat. */
-  tell(news: () => News): void;
+  /** Sends the result of `report` with each heartbeat. */
+  publish(report: () => PeerReport): void;
   /** Sends a heartbeat now, for a change that should not wait. */
   beatNow(): void;
   /** Returns live peers, as of the last successful heartbeat. */

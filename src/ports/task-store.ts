@@ -15,7 +15,7 @@ export interface TaskStore {
   /** Returns the task that a charge pays for; undefined while it is not bound. */
   ofCharge(charge: string): Promise<Task | undefined>;
   /** Stores a running task's record; ignores a settled task. False if it could not be written. */
-  observe(taskId: string, sight: TaskObservation): Promise<boolean>;
+  observe(taskId: string, observation: TaskObservation): Promise<boolean>;
   /**
    * Posts or voids the task's charge and ends the task, in one transaction. A repeat returns the first result and
    * changes nothing. Never refused for lack of room.

@@ -7,8 +7,8 @@ export function peerUsageOf(peers: Peers): PeerUsage {
   let sums = new Map<string, LimitUse>();
   peers.onBeat(() => {
     sums = new Map();
-    for (const { news } of peers.live()) {
-      for (const [id, use] of Object.entries(news?.used ?? {}))
+    for (const { report } of peers.live()) {
+      for (const [id, use] of Object.entries(report?.used ?? {}))
         sums.set(id, sumOfUse(sums.get(id) ?? nothingUsed, use));
     }
   });

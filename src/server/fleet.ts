@@ -83,7 +83,7 @@ export function fleetMember(deps: MemberDeps): FleetMember {
       notify(work);
     },
     join(used) {
-      peers.tell(() => ({ catalogue: prices.current.digest, used: used(), done: { ...done } }));
+      peers.publish(() => ({ catalogue: prices.current.digest, used: used(), done: { ...done } }));
       stops.push(peers.onBeat(followWork(peers, notify)));
     },
     standing,
@@ -96,7 +96,7 @@ export function fleetMember(deps: MemberDeps): FleetMember {
 
 function standingOf(peers: Peers, prices: Prices): PeersStanding {
   const live = peers.live();
-  const theirs = new Set(live.flatMap(({ news }) => (news === null ? [] : [news.catalogue])));
+  const theirs = new Set(live.flatMap(({ report }) => (report === null ? [] : [report.catalogue])));
   theirs.delete(prices.current.digest);
   return { live: live.length, otherCatalogues: [...theirs].sort() };
 }
@@ -129,7 +129,7 @@ function followWork(peers: Peers, notify: (work: keyof WorkDone) => void): () =>
   let known = new Map<number, WorkDone>();
   return () => {
     const now = new Map(
-      peers.live().flatMap(({ epoch, news }) => (news === null ? [] : [[epoch, news.done] as const])),
+      peers.live().flatMap(({ epoch, report }) => (report === null ? [] : [[epoch, report.done] as const])),
     );
     const haveChanged = now.size !== known.size || [...now.keys()].some((epoch) => !known.has(epoch));
     for (const work of ["posted", "queued", "tasks"] as const) {

@@ -199,15 +199,15 @@ describe.each(ledgerKinds)("tasks in $name", ({ newHome }: LedgerKind) => {
     await using store = await home.open();
     await hold(store, "a");
     await store.tasks.bind(taskOf("a"));
-    const sight = {
+    const observation = {
       status: "running",
       startedAt: noon + 5,
       seenAt: noon + 9,
       nextPollAt: noon + 99,
       deadlineAt: noon + 900,
     } as const;
-    expect(await store.tasks.observe("task-a", sight)).toBe(true);
-    expect(await store.tasks.find("task-a")).toMatchObject(sight);
+    expect(await store.tasks.observe("task-a", observation)).toBe(true);
+    expect(await store.tasks.find("task-a")).toMatchObject(observation);
     const failed = ending({
       settlement: { kind: "void", reason: "task_failed" },
       status: "failed",
@@ -215,7 +215,7 @@ describe.each(ledgerKinds)("tasks in $name", ({ newHome }: LedgerKind) => {
       inputs: { consumption: null, unitsPerUsd: null, quantity: null },
     });
     await store.tasks.end({ taskId: "task-a", charge: "a" }, failed);
-    await store.tasks.observe("task-a", { ...sight, seenAt: noon + 999_999 });
+    await store.tasks.observe("task-a", { ...observation, seenAt: noon + 999_999 });
     expect(await store.tasks.find("task-a")).toMatchObject({
       status: "failed",
       failure: "time_limit",

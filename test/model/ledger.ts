@@ -49,7 +49,7 @@ import {
 } from "../../src/ports/spend.ts";
 import { postCommand, voidCommand, type PostCommand, type VoidCommand } from "../../src/ledger/commands.ts";
 import { isPostedForTheDead, lateCorrection, lateSettlement } from "../../src/ledger/late-settlement.ts";
-import { chargesLookedAt, writtenLateMs } from "../../src/ledger/recent-charges.ts";
+import { chargesToScan, writtenLateMs } from "../../src/ledger/recent-charges.ts";
 import { ReportSums } from "../../src/ledger/report-sums.ts";
 import type { PostedCharge } from "../../src/ledger/what-if-sums.ts";
 const quarterMs = 900_000;
@@ -272,7 +272,7 @@ export class ModelLedger {
   async recent(query: RecentQuery): Promise<{ readonly charges: readonly Charge[]; readonly cursor: RecentCursor }> {
     const all = this.#all();
     const written = all.length;
-    const looked = all.map((charge, index) => ({ charge, seq: index + 1 })).slice(-chargesLookedAt(query));
+    const looked = all.map((charge, index) => ({ charge, seq: index + 1 })).slice(-chargesToScan(query));
     const charges = looked
       .filter(({ charge, seq }) => isRecent(charge, seq, query))
       .toReversed()

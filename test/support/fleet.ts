@@ -1,6 +1,6 @@
-import type { Fleet, JobName, News, Peer } from "../../src/ports/fleet.ts";
+import type { Fleet, JobName, PeerReport, Peer } from "../../src/ports/fleet.ts";
 
-/** Proxies that share a ledger, in one process: a beat of one is heard by the others when the test says so. */
+/** Proxies that share a ledger, in one process: a beat of one is updatePeers by the others when the test says so. */
 export class TestFleet {
   readonly #members = new Map<number, TestMember>();
   readonly claimed = new Map<JobName, { readonly epoch: number; readonly until: number }>();
@@ -30,7 +30,7 @@ export class TestMember implements Fleet {
   /** True if the ledger answers this proxy. */
   isReached = true;
   hastened = 0;
-  #news: (() => News) | null = null;
+  #report: (() => PeerReport) | null = null;
   #live: readonly Peer[] = [];
   readonly #listeners = new Set<() => void>();
   readonly #fleet: TestFleet;
@@ -43,7 +43,7 @@ export class TestMember implements Fleet {
   }
 
   said(): Peer {
-    return { epoch: this.epoch, instance: `host-${this.epoch}`, news: this.#news?.() ?? null };
+    return { epoch: this.epoch, instance: `host-${this.epoch}`, report: this.#report?.() ?? null };
   }
 
   hear(peers: readonly Peer[]): void {
@@ -52,7 +52,7 @@ export class TestMember implements Fleet {
   }
 
   readonly peers: Fleet["peers"] = {
-    tell: (news) => void (this.#news = news),
+    publish: (report) => void (this.#report = report),
     beatNow: () => void this.hastened++,
     live: () => this.#live,
     onBeat: (listener) => {

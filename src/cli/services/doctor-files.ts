@@ -35,15 +35,15 @@ export async function examineFile(given: string, settings: Settings, now: number
   if (!existsSync(path)) return [ok("database", `none yet at ${path}; the first serve or keys create makes it`), disk];
 
   const names = judgeNames(path, statSync(path).nlink, isMountPoint(path, mountinfo()));
-  const { lookAt, mayWrite } = await import("../../ledger/sqlite/look.ts");
-  const looked = await lookAt(path);
-  if (!looked.ok) {
+  const { inspectFile, mayWrite } = await import("../../ledger/sqlite/inspect.ts");
+  const inspected = await inspectFile(path);
+  if (!inspected.ok) {
     const advice = "see docs/troubleshooting.md, or farebox db restore FILE with a backup";
-    return [failed("database", ledgerProblem(looked.failure, path), advice), ...names, disk];
+    return [failed("database", ledgerProblem(inspected.failure, path), advice), ...names, disk];
   }
   if (!mayWrite(path))
     return [failed("database", `this user may not write ${path}`, `chown it to the user that runs farebox`), disk];
-  const { schema, known, timeZone, pending, isServed } = looked.look;
+  const { schema, known, timeZone, pending, isServed } = inspected.state;
   const runs = isServed ? "a serve runs on it" : "no serve runs on it";
   return [
     schema < known

@@ -12,17 +12,17 @@ export async function examineServer(
   now: number,
 ): Promise<Check[]> {
   const { shown } = database;
-  const { lookAtServer } = await import("../../ledger/postgres/maintenance.ts");
-  const looked = await lookAtServer(serverOf(database));
-  if (!looked.ok)
+  const { inspectServer } = await import("../../ledger/postgres/maintenance.ts");
+  const inspected = await inspectServer(serverOf(database));
+  if (!inspected.ok)
     return [
       failed(
         "database",
-        ledgerProblem(looked.failure, shown),
+        ledgerProblem(inspected.failure, shown),
         "check FAREBOX_DATABASE; docs/postgresql.md has the set-up of a server",
       ),
     ];
-  const { schema, known, version, isEncrypted, mayCreate, ledger } = looked.look;
+  const { schema, known, version, isEncrypted, mayCreate, ledger } = inspected.state;
   const place = `${shown}, PostgreSQL ${version}, ${isEncrypted ? "by TLS" : "without TLS"}`;
   const rights = mayCreate
     ? []
@@ -44,7 +44,7 @@ export async function examineServer(
       ...rights,
     ];
   }
-  if (!looked.look.hasOwnFunctions) {
+  if (!inspected.state.hasOwnFunctions) {
     return [
       warning(
         "database",

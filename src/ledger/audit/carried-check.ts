@@ -1,5 +1,5 @@
 import { carriedDigest, rollupCounts, rollupDimensions } from "../rollup-columns.ts";
-import type { Reading } from "../reading/reading.ts";
+import type { Query } from "../queries/query.ts";
 import { Feed } from "./feed.ts";
 import type { Report } from "./findings.ts";
 
@@ -22,7 +22,7 @@ interface CarriedRow {
  * Checks the counts of carried sums: each belongs to a sum named by the digest of its contents, with at most as many
  * unpriced requests and retries as requests. Sums without counts are found among the charges.
  */
-export function* checkCarried(report: Report): Reading<void> {
+export function* checkCarried(report: Report): Query<void> {
   const columns = ["id", "admitted_at", "route", ...rollupDimensions].join(", ");
   const counts = rollupCounts.join(", ");
   const rows = new Feed<CarriedRow>(

@@ -2,7 +2,7 @@ import { parseCanonicalPrice, type PriceVersion } from "../../core/price.ts";
 import type { TaskInputs } from "../../core/task-cost.ts";
 import { contentId } from "../../wire/content-id.ts";
 import type { ChargeRow } from "../rows/charges.ts";
-import { rowsOf, type Reading } from "../reading/reading.ts";
+import { rowsOf, type Query } from "../queries/query.ts";
 import { recompute, type Audited } from "../recompute.ts";
 import { Feed } from "./feed.ts";
 import type { Report } from "./findings.ts";
@@ -25,7 +25,7 @@ export class ChargeCheck {
     return price !== null && !this.#prices.has(price);
   }
 
-  *getPrice(id: string): Reading<void> {
+  *getPrice(id: string): Query<void> {
     const [row] = yield* rowsOf<{ canonical: string }>({
       sql: "select canonical from price_versions where id = ?",
       values: [id],
@@ -70,7 +70,7 @@ interface TaskRow {
 }
 
 /** Checks that a task is settled exactly when its charge is. */
-export function* checkTasks(report: Report): Reading<void> {
+export function* checkTasks(report: Report): Query<void> {
   const rows = new Feed<TaskRow>(
     `select task_id, settled_at, charge, charges.state from tasks left join charges on charges.id = tasks.charge
      where charges.state is null or (charges.state = 'pending') <> (settled_at is null)`,
@@ -83,7 +83,7 @@ export function* checkTasks(report: Report): Reading<void> {
 }
 
 /** Checks that each stored price can be parsed, and that its id is the digest of its text. */
-export function* checkPrices(report: Report): Reading<void> {
+export function* checkPrices(report: Report): Query<void> {
   const rows = new Feed<{ readonly id: string; readonly canonical: string }>(
     "select id, canonical from price_versions order by id",
   );

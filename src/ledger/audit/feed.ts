@@ -1,4 +1,4 @@
-import type { Reading, Statement } from "../reading/reading.ts";
+import type { Query, Statement } from "../queries/query.ts";
 
 /** Rows of one statement in their order, of which memory holds some at a time. */
 export class Feed<R> {
@@ -23,7 +23,7 @@ export class Feed<R> {
   }
 
   /** Reads more where all that was read is used up: to be called before each look at `next`, where `isUsedUp`. */
-  *fill(): Reading<void> {
+  *fill(): Query<void> {
     if (!this.isUsedUp) return;
     const statement = this.#statement;
     this.#rows = (yield statement) as readonly R[];

@@ -1,6 +1,6 @@
 import type { Calendar } from "../../ports/calendar.ts";
-import type { Dialect } from "../reading/dialects.ts";
-import { rowsOf, type Reading } from "../reading/reading.ts";
+import type { Dialect } from "../queries/dialects.ts";
+import { rowsOf, type Query } from "../queries/query.ts";
 import { checkCarried } from "./carried-check.ts";
 import { checkPrices, checkTasks } from "./charge-check.ts";
 import type { Report } from "./findings.ts";
@@ -14,7 +14,7 @@ export type Progress = (share: number) => void;
  * Compares every stored sum and amount with what its charges say, from one snapshot and in bounded memory; answers how many
  * charges there are. Nothing waits while it runs.
  */
-export function* inspect(dialect: Dialect, calendar: Calendar, report: Report, onProgress?: Progress): Reading<number> {
+export function* inspect(dialect: Dialect, calendar: Calendar, report: Report, onProgress?: Progress): Query<number> {
   yield* checkPrices(report);
   yield* checkCarried(report);
   yield* checkTasks(report);
@@ -26,7 +26,7 @@ export function* inspect(dialect: Dialect, calendar: Calendar, report: Report, o
   );
 }
 
-function* numberOf(sql: string): Reading<number> {
+function* numberOf(sql: string): Query<number> {
   const [row] = yield* rowsOf<{ number: bigint }>({ sql, values: [] });
   return Number(row?.number ?? 0n);
 }

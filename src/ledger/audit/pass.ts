@@ -2,8 +2,8 @@ import { tokenClasses } from "../../core/tokens.ts";
 import type { Formula, Source } from "../../core/charge.ts";
 import type { TaskInputs } from "../../core/task-cost.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import type { Dialect } from "../reading/dialects.ts";
-import type { Reading } from "../reading/reading.ts";
+import type { Dialect } from "../queries/dialects.ts";
+import type { Query } from "../queries/query.ts";
 import { noteColumns } from "../commands.ts";
 import { quarterMs } from "../rollup-columns.ts";
 import { billingOf, deliveredOf, tokensOf, type ChargeRow } from "../rows/charges.ts";
@@ -96,8 +96,8 @@ export class Pass {
     this.#quartersFrom = quartersFrom;
   }
 
-  /** Returns the number of charges. Calls `tell` from time to time with the number of those done. */
-  *run(tell: (done: number) => void): Reading<number> {
+  /** Returns the number of charges. Calls `onProgress` from time to time with the number of those done. */
+  *run(onProgress: (done: number) => void): Query<number> {
     for (let count = 0; ; this.#rows.advance()) {
       if (this.#rows.isUsedUp) yield* this.#rows.fill();
       const row = this.#rows.next;
@@ -113,7 +113,7 @@ export class Pass {
       if (at >= this.#end) {
         yield* this.#settle();
         yield* this.#begin(at);
-        tell(count);
+        onProgress(count);
       }
       for (const price of [row.price_id, row.served_price_id])
         if (this.#charges.isMissing(price)) yield* this.#charges.getPrice(price);
@@ -121,7 +121,7 @@ export class Pass {
     }
   }
 
-  *#begin(at: number): Reading<void> {
+  *#begin(at: number): Query<void> {
     const quarter = at - (at % quarterMs);
     const spans = [...this.#windows.periods, "1d" as const].map((period) => this.#calendar.spanOf(period, at));
     this.#start = Math.max(quarter, ...spans.map(({ start }) => start));
@@ -194,7 +194,7 @@ export class Pass {
   }
 
   /** Passes the sums of the span on. */
-  *#settle(): Reading<void> {
+  *#settle(): Query<void> {
     const at = this.#start;
     const quarter = at - (at % quarterMs);
     const cells = [...this.#cells.used()];

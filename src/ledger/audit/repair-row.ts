@@ -1,8 +1,8 @@
 import { assertNever } from "../../core/assert.ts";
 import { appliesTo, subjectOf } from "../../core/budget.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import type { Dialect } from "../reading/dialects.ts";
-import { rowOf, rowsOf, sumOf, write, type Reading, type Value } from "../reading/reading.ts";
+import type { Dialect } from "../queries/dialects.ts";
+import { rowOf, rowsOf, sumOf, write, type Query, type Value } from "../queries/query.ts";
 import { quarterMs, rollupCounts, rollupDimensions, rollupSums } from "../rollup-columns.ts";
 import { carriedByDay, identityOf, quarterOf, sumsFromCharges } from "../rollup-sums.ts";
 import { differing, type Derived } from "./findings.ts";
@@ -18,7 +18,7 @@ export interface RepairedRow {
 }
 
 /** Repairs one derived row from its charges and returns the changes. Needs a transaction that keeps others from writing. */
-export function repairRow(dialect: Dialect, calendar: Calendar, derived: Derived): Reading<RepairedRow[]> {
+export function repairRow(dialect: Dialect, calendar: Calendar, derived: Derived): Query<RepairedRow[]> {
   switch (derived.of) {
     case "rollup_quarter":
       return repairQuarter(dialect, derived.time, derived.key);
@@ -35,7 +35,7 @@ export function repairRow(dialect: Dialect, calendar: Calendar, derived: Derived
   }
 }
 
-function* repairQuarter(dialect: Dialect, time: number, key: string): Reading<RepairedRow[]> {
+function* repairQuarter(dialect: Dialect, time: number, key: string): Query<RepairedRow[]> {
   const kept = yield* rowOf<object>({ sql: "select 1 from meta where quarters_from <= ?", values: [time] });
   if (kept === undefined) return [];
   const sums = sumsFromCharges(quarterOf, `key = ? and admitted_at >= ? and admitted_at < ? and ${quarterOf} = ?`);
@@ -51,7 +51,7 @@ function* repairQuarter(dialect: Dialect, time: number, key: string): Reading<Re
   });
 }
 
-function* repairDay(dialect: Dialect, calendar: Calendar, time: string, key: string): Reading<RepairedRow[]> {
+function* repairDay(dialect: Dialect, calendar: Calendar, time: string, key: string): Query<RepairedRow[]> {
   const names = ["day", ...rollupDimensions].join(", ");
   const { sql, values } = dayParts(calendar, time, key);
   const sums = `select ${names}, ${rollupSums.map((name) => `sum(${name})`).join(", ")} from (${sql}) parts group by ${names}`;
@@ -101,7 +101,7 @@ type RollupRow = Readonly<Record<string, string | bigint>>;
 function* replaceRows(
   { isSharded }: Dialect,
   { table, column, time, key, sums, values, shown }: Rows,
-): Reading<RepairedRow[]> {
+): Query<RepairedRow[]> {
   const names = rollupDimensions.join(", ");
   const stored = {
     sql: `select ${names}, ${rollupSums.map((name) => `${sumOf(name)} as ${name}`).join(", ")} from ${table} where ${column} = ? and key = ? group by ${names}`,
@@ -157,7 +157,7 @@ interface SumRow {
  * Counts of no sum go. Counts that are missing are what the rollup by days has beyond the other charges of that day, where
  * that is possible; they stay missing otherwise.
  */
-function* repairCarried(calendar: Calendar, charge: number): Reading<RepairedRow[]> {
+function* repairCarried(calendar: Calendar, charge: number): Query<RepairedRow[]> {
   const row = yield* rowOf<SumRow>({
     sql: "select id, admitted_at, key, team, model, price_group, source, route from charges where seq = ?",
     values: [charge],
@@ -179,7 +179,7 @@ function* repairCarried(calendar: Calendar, charge: number): Reading<RepairedRow
 
 type Counts = Readonly<Record<(typeof rollupCounts)[number], bigint>>;
 
-function* missingCounts(calendar: Calendar, row: SumRow): Reading<bigint[]> {
+function* missingCounts(calendar: Calendar, row: SumRow): Query<bigint[]> {
   const day = calendar.dateOf(Number(row.admitted_at));
   const identity = identityOf(row);
   const same = rollupDimensions.map((name) => `${name} = ?`).join(" and ");
@@ -209,7 +209,7 @@ interface LinkedCharge {
  * Links a pending charge to exactly the windows that it falls into. A settled or missing charge loses only its dangling
  * links: no one reads the others.
  */
-function* repairLinks(dialect: Dialect, calendar: Calendar, seq: number): Reading<RepairedRow[]> {
+function* repairLinks(dialect: Dialect, calendar: Calendar, seq: number): Query<RepairedRow[]> {
   const charge = yield* rowOf<LinkedCharge>({
     sql: "select id, state, admitted_at as at, key, team, session from charges where seq = ?",
     values: [seq],
@@ -229,11 +229,11 @@ function* repairLinks(dialect: Dialect, calendar: Calendar, seq: number): Readin
     : [{ kind: "link", id: charge?.id ?? String(seq), from: text(before), to: text(after) }];
 }
 
-function* linksOf(dialect: Dialect, charge: number): Reading<number[]> {
+function* linksOf(dialect: Dialect, charge: number): Query<number[]> {
   return (yield* rowsOf<{ win: bigint }>(dialect.links(charge))).map(({ win }) => Number(win));
 }
 
-function* existing(windows: readonly number[]): Reading<number[]> {
+function* existing(windows: readonly number[]): Query<number[]> {
   const found: number[] = [];
   for (const window of windows) {
     if ((yield* rowOf<object>({ sql: "select 1 from windows where seq = ?", values: [window] })) !== undefined)
@@ -242,7 +242,7 @@ function* existing(windows: readonly number[]): Reading<number[]> {
   return found;
 }
 
-function* windowsOf(calendar: Calendar, { at, ...caller }: LinkedCharge): Reading<number[]> {
+function* windowsOf(calendar: Calendar, { at, ...caller }: LinkedCharge): Query<number[]> {
   const windows: number[] = [];
   for (const { seq, scope, period } of soundBudgets(yield* readBudgetTexts())) {
     if (!appliesTo(scope, caller)) continue;

@@ -8,8 +8,8 @@ import {
   type Span,
 } from "../../core/budget.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import type { Dialect } from "../reading/dialects.ts";
-import { rowOf, sumOf, type Reading } from "../reading/reading.ts";
+import type { Dialect } from "../queries/dialects.ts";
+import { rowOf, sumOf, type Query } from "../queries/query.ts";
 import { endOfTime, scopeCondition } from "../rows/budgets.ts";
 import type { RepairedRow } from "./repair-row.ts";
 import { spanAt } from "./window-check.ts";
@@ -29,7 +29,7 @@ interface WindowRow {
  * Repairs a window's span and sums. Removes a window without a budget, and one that has the span of another. The daily
  * rollups must be right already: sums of whole days come from them, so that other transactions wait only milliseconds.
  */
-export function* repairWindow(dialect: Dialect, calendar: Calendar, seq: number): Reading<RepairedRow[]> {
+export function* repairWindow(dialect: Dialect, calendar: Calendar, seq: number): Query<RepairedRow[]> {
   const row = yield* rowOf<WindowRow>({
     sql: `select budget, subject, starts_at, ends_at, spent, held, scope, period
       from windows left join budgets on budgets.seq = budget where windows.seq = ?`,
@@ -53,23 +53,23 @@ export function* repairWindow(dialect: Dialect, calendar: Calendar, seq: number)
   return from === to ? [] : [{ kind: "window", id, from, to }];
 }
 
-function* removed(dialect: Dialect, seq: number, id: string, from: string): Reading<RepairedRow[]> {
+function* removed(dialect: Dialect, seq: number, id: string, from: string): Query<RepairedRow[]> {
   for (const { sql, values } of dialect.removeWindow(seq)) yield { sql, values };
   return [{ kind: "window", id, from, to: "no window" }];
 }
 
 /** Leases of a window that is not there. */
-function* removedLeases(dialect: Dialect, seq: number): Reading<RepairedRow[]> {
+function* removedLeases(dialect: Dialect, seq: number): Query<RepairedRow[]> {
   const leases = yield* leasesOf(dialect, seq);
   return leases === "" ? [] : yield* removed(dialect, seq, `window ${seq}`, `no window${leases}`);
 }
 
-function* isTaken({ budget, subject }: WindowRow, { start }: Span, seq: number): Reading<boolean> {
+function* isTaken({ budget, subject }: WindowRow, { start }: Span, seq: number): Query<boolean> {
   const sql = "select 1 from windows where budget = ? and subject = ? and starts_at = ? and seq <> ?";
   return (yield* rowOf<object>({ sql, values: [budget, subject, start, seq] })) !== undefined;
 }
 
-function* leasesOf(dialect: Dialect, seq: number): Reading<string> {
+function* leasesOf(dialect: Dialect, seq: number): Query<string> {
   return (yield* rowOf<{ text: string }>(dialect.leases(seq)))?.text ?? "";
 }
 
@@ -86,7 +86,7 @@ interface Sums {
 }
 
 /** Sums a window. Takes whole days of a window longer than an hour from the rollups, which have no sessions. */
-function* sumsOf(calendar: Calendar, { scope, period, subject, span }: Wanted): Reading<Sums> {
+function* sumsOf(calendar: Calendar, { scope, period, subject, span }: Wanted): Query<Sums> {
   const { sql, values } = scopeCondition(scope, subject);
   const [since, until] = [span.start, span.end ?? endOfTime];
   const inSpan = `${sql} and admitted_at >= ? and admitted_at < ?`;

@@ -1,6 +1,6 @@
 import type { Clock } from "../../ports/clock.ts";
 import type { Verification } from "../../ports/ledger.ts";
-import type { Later } from "../readings.ts";
+import type { Later } from "../short-queries.ts";
 import type { Derived } from "./findings.ts";
 import type { Progress } from "./inspect.ts";
 import type { RepairedRow } from "./repair-row.ts";

@@ -1,6 +1,6 @@
 import { rollupDimensions, rollupSums } from "../rollup-columns.ts";
-import type { Dialect } from "../reading/dialects.ts";
-import { sumOf, type Reading } from "../reading/reading.ts";
+import type { Dialect } from "../queries/dialects.ts";
+import { sumOf, type Query } from "../queries/query.ts";
 import { addCell, CellBook, nameOf, type Cell } from "./cells.ts";
 import { Feed } from "./feed.ts";
 import { differing, type Derived, type Report } from "./findings.ts";
@@ -53,7 +53,7 @@ export class RollupCheck<T extends number | string> {
   }
 
   /** Moves to a time that is not before the current one. */
-  *moveTo(time: T): Reading<void> {
+  *moveTo(time: T): Query<void> {
     if (this.#time === time) return;
     yield* this.#settle();
     this.#time = time;
@@ -65,13 +65,13 @@ export class RollupCheck<T extends number | string> {
   }
 
   /** Compares the rest once all charges are added. */
-  *end(): Reading<void> {
+  *end(): Query<void> {
     yield* this.#settle();
     for (yield* this.#stored.fill(); this.#stored.next !== undefined; yield* this.#stored.fill())
       this.#extra(this.#stored.next);
   }
 
-  *#settle(): Reading<void> {
+  *#settle(): Query<void> {
     const time = this.#time;
     if (time === null) return;
     for (;;) {

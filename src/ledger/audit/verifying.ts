@@ -1,7 +1,7 @@
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Difference, Verification } from "../../ports/ledger.ts";
-import type { Dialect } from "../reading/dialects.ts";
-import type { Reading } from "../reading/reading.ts";
+import type { Dialect } from "../queries/dialects.ts";
+import type { Query } from "../queries/query.ts";
 import type { Derived, Report } from "./findings.ts";
 import { inspect, type Progress } from "./inspect.ts";
 
@@ -19,8 +19,8 @@ export interface VerifyOptions {
 export function* verifying(
   dialect: Dialect,
   { calendar, onProgress, onDerived }: VerifyOptions,
-  checkMore: (report: Report) => Reading<void>,
-): Reading<Verification> {
+  checkMore: (report: Report) => Query<void>,
+): Query<Verification> {
   const differences: Difference[] = [];
   let unlisted = 0;
   const report: Report = ({ kind, id, expected, found, derived }) => {

@@ -10,7 +10,7 @@ import {
   type Span,
 } from "../../core/budget.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import { rowsOf, type Reading } from "../reading/reading.ts";
+import { rowsOf, type Query } from "../queries/query.ts";
 import { Feed } from "./feed.ts";
 import type { Report } from "./findings.ts";
 
@@ -96,7 +96,7 @@ export class WindowCheck {
   }
 
   /** Opens the windows that begin before an instant. */
-  *openUntil(end: number): Reading<void> {
+  *openUntil(end: number): Query<void> {
     for (;;) {
       if (this.#stored.isUsedUp) yield* this.#stored.fill();
       const row = this.#stored.next;
@@ -136,7 +136,7 @@ export class WindowCheck {
     });
   }
 
-  *end(): Reading<void> {
+  *end(): Query<void> {
     yield* this.openUntil(Number.POSITIVE_INFINITY);
     for (const window of this.#open.values()) this.#conclude(window);
   }
@@ -201,7 +201,7 @@ export class WindowCheck {
   }
 }
 
-export function* readBudgetTexts(): Reading<readonly BudgetText[]> {
+export function* readBudgetTexts(): Query<readonly BudgetText[]> {
   return yield* rowsOf<BudgetText>({ sql: "select seq, scope, period from budgets order by seq", values: [] });
 }
 

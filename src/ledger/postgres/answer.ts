@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import type { BudgetStep, Reading, Statement } from "../reading/reading.ts";
+import type { BudgetStep, Query, Statement } from "../queries/query.ts";
 import { withNumbers } from "../numbers.ts";
 import type { Sql, Statements } from "./connection.ts";
 import { cursorOf, type Cursor } from "./cursor.ts";
@@ -7,18 +7,18 @@ import { cursorOf, type Cursor } from "./cursor.ts";
 /** Rows of a statement in parts that are handed over at once: some milliseconds of work, in which nothing else is done. */
 const partRows = 500;
 
-/** Answers a reading, statement by statement: to be called in a snapshot where it has several, or one in parts. */
+/** Answers a query, statement by statement: to be called in a snapshot where it has several, or one in parts. */
 export async function answer<T>(
   db: Statements,
-  reading: Reading<T>,
+  query: Query<T>,
   budgets: (step: BudgetStep) => Promise<void> = onlyWriter,
 ): Promise<T> {
   const cursors = new Map<Statement, Cursor<object>>();
-  let step = reading.next([]);
+  let step = query.next([]);
   while (step.done !== true) {
     const asked = step.value;
     if ("budgets" in asked) await budgets(asked);
-    step = reading.next(
+    step = query.next(
       "budgets" in asked ? [] : await (asked.inParts === true ? nextPart(db, cursors, asked) : rowsOf(db, asked)),
     );
   }

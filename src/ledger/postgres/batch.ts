@@ -8,7 +8,7 @@ import type {
   HoldCommand,
   PostCommand,
   PostNotes,
-  SawTaskCommand,
+  ObserveTaskCommand,
   VoidCommand,
 } from "../commands.ts";
 import { basisOf } from "../commands.ts";
@@ -26,7 +26,7 @@ export type BatchedCommand =
   | PostCommand
   | VoidCommand
   | BindTaskCommand
-  | SawTaskCommand
+  | ObserveTaskCommand
   | EndTaskCommand;
 export type Settling = PostCommand | VoidCommand;
 export type Claim = HoldCommand | ExtendCommand;
@@ -38,7 +38,7 @@ export function isBatched(command: Command): command is BatchedCommand {
     case "post":
     case "void":
     case "bindTask":
-    case "sawTask":
+    case "observeTask":
     case "endTask":
       return true;
     default:
@@ -56,7 +56,7 @@ export function namesIn(command: BatchedCommand): string[] {
       return [`charge ${command[1]}`];
     case "bindTask":
       return [`charge ${command[1].charge}`, `task ${command[1].taskId}`];
-    case "sawTask":
+    case "observeTask":
       return [`task ${command[1]}`];
     case "endTask":
       return [`charge ${command[1][1]}`, `task ${command[2]}`];
@@ -151,8 +151,8 @@ class Plan {
       case "bindTask":
         this.#ids.push(command[1].charge);
         return this.#put("tasks", index, taskBinding(command));
-      case "sawTask":
-        return this.#put("tasks", index, taskSight(command));
+      case "observeTask":
+        return this.#put("tasks", index, taskObservation(command));
       default:
         return assertNever(command);
     }
@@ -352,7 +352,11 @@ function taskBinding([, task]: BindTaskCommand): object {
   };
 }
 
-function taskSight([, taskId, { status, startedAt, seenAt, nextPollAt, deadlineAt }]: SawTaskCommand): object {
+function taskObservation([
+  ,
+  taskId,
+  { status, startedAt, seenAt, nextPollAt, deadlineAt },
+]: ObserveTaskCommand): object {
   return {
     op: "saw",
     row: {

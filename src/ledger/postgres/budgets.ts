@@ -1,6 +1,6 @@
 import type { Budget, Span } from "../../core/budget.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import type { BudgetStep } from "../reading/reading.ts";
+import type { BudgetStep } from "../queries/query.ts";
 import { endOfTime, type StoredBudget } from "../rows/budgets.ts";
 import type { Statements } from "./connection.ts";
 import { readBudgets } from "./known-budgets.ts";

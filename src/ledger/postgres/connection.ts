@@ -101,7 +101,7 @@ export class Database implements Statements, AsyncDisposable {
   }
 
   /** The same connections for what is read: where the server does not answer, the ledger is unavailable, which its reader can tell from a bug. */
-  forReading(): Database {
+  forQueries(): Database {
     return new ReadDatabase(this.#pool);
   }
 

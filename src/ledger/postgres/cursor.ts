@@ -1,5 +1,5 @@
 import type { Sql, Statements } from "./connection.ts";
-import type { Statement } from "../reading/reading.ts";
+import type { Statement } from "../queries/query.ts";
 
 /** Begins a transaction that sees one moment for as long as it takes: whoever reads it may be slow. */
 export const keepsSnapshot: Sql = `begin isolation level repeatable read read only; set local statement_timeout = 0;

@@ -1,11 +1,11 @@
 import type { LimitUse } from "../../core/limits.ts";
-import type { Fleet, JobClaims, JobName, News, Peer, Peers, WorkDone } from "../../ports/fleet.ts";
+import type { Fleet, JobClaims, JobName, PeerReport, Peer, Peers, WorkDone } from "../../ports/fleet.ts";
 import { databaseFault, type Statements } from "./connection.ts";
 import type { LivePeer, Owner } from "./owners.ts";
 
 type Db = Pick<Statements, "rows" | "run">;
 
-/** The proxies of a database, as the beats of this one's run tell of them: whoever makes the run passes each beat on to `heard`. */
+/** The proxies of a database, as the beats of this one's run tell of them: whoever makes the run passes each beat on to `updatePeers`. */
 export class PostgresFleet implements Fleet {
   readonly peers: Peers;
   readonly claims: JobClaims;
@@ -13,11 +13,11 @@ export class PostgresFleet implements Fleet {
   #live: readonly Peer[] = [];
 
   /** `version`: of this proxy's program, for people who list the proxies. */
-  constructor(db: Db, run: Pick<Owner, "known" | "tell" | "beatNow">, version: string | null = null) {
+  constructor(db: Db, run: Pick<Owner, "known" | "publish" | "beatNow">, version: string | null = null) {
     this.claims = jobClaims(db, run);
     this.peers = {
-      tell: (news) => {
-        run.tell(() => toldOf(news(), version));
+      publish: (report) => {
+        run.publish(() => beatDataOf(report(), version));
         run.beatNow();
       },
       beatNow: () => run.beatNow(),
@@ -30,8 +30,8 @@ export class PostgresFleet implements Fleet {
   }
 
   /** The other proxies that live, as of a beat that came through. */
-  heard(others: readonly LivePeer[]): void {
-    this.#live = others.map((peer) => ({ epoch: peer.epoch, instance: peer.instance, news: newsOf(peer) }));
+  updatePeers(others: readonly LivePeer[]): void {
+    this.#live = others.map((peer) => ({ epoch: peer.epoch, instance: peer.instance, report: reportOf(peer) }));
     for (const listener of this.#listeners) listener();
   }
 }
@@ -76,8 +76,8 @@ interface Uses {
   readonly version: string | null;
 }
 
-function toldOf(
-  { catalogue, used, done }: News,
+function beatDataOf(
+  { catalogue, used, done }: PeerReport,
   version: string | null,
 ): { readonly catalogue: string; readonly uses: string } {
   const short = Object.entries(used).map(
@@ -87,7 +87,7 @@ function toldOf(
 }
 
 /** Null for what another release wrote in another way. */
-function newsOf({ catalogue, uses }: LivePeer): News | null {
+function reportOf({ catalogue, uses }: LivePeer): PeerReport | null {
   if (catalogue === null || uses === null) return null;
   try {
     const { used, done } = JSON.parse(uses) as Uses;

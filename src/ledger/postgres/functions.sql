@@ -1012,14 +1012,14 @@ end
 $$;
 
 -- Ends the runs that have been silent for longer than one of their requests may live; how many these were.
-create function farebox_end_dead_owners(besides bigint) returns integer language plpgsql as $$
+create function farebox_end_dead_owners(own_epoch bigint) returns integer language plpgsql as $$
 declare
   run bigint;
   ended integer := 0;
 begin
   for run in
     select epoch from owners
-    where ended_at is null and epoch is distinct from besides and beat_at < clock_timestamp() - life_ms * interval '1 millisecond' order by epoch
+    where ended_at is null and epoch is distinct from own_epoch and beat_at < clock_timestamp() - life_ms * interval '1 millisecond' order by epoch
   loop
     perform pg_advisory_xact_lock('budgets'::regclass::oid::integer, run::integer);
     update owners set ended_at = clock_timestamp()

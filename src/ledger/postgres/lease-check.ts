@@ -1,6 +1,6 @@
 import { Feed } from "../audit/feed.ts";
 import type { Report } from "../audit/findings.ts";
-import type { Reading } from "../reading/reading.ts";
+import type { Query } from "../queries/query.ts";
 
 interface LeaseRow {
   readonly win: bigint;
@@ -20,7 +20,7 @@ interface LeasedRow {
  * What stands in leases: of each, what pending charges of its owner hold in it; of a window, what was granted to all of them.
  * How much they have spent is compared with the window's charges, together with what the window has.
  */
-export function* checkLeases(report: Report): Reading<void> {
+export function* checkLeases(report: Report): Query<void> {
   const leases = new Feed<LeaseRow>(
     `select coalesce(lease.win, pending.win) as win, coalesce(lease.owner, pending.owner) as owner,
        exists (select from budget_windows where seq = coalesce(lease.win, pending.win)) as is_window,

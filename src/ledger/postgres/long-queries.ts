@@ -1,17 +1,17 @@
 import type { Calendar } from "../../ports/calendar.ts";
 import type { LongQueries } from "../long-queries.ts";
-import { postgresDialect } from "../reading/dialects.ts";
-import { sharedQueries } from "../reading/long-queries.ts";
+import { postgresDialect } from "../queries/dialects.ts";
+import { sharedQueries } from "../queries/long-queries.ts";
 import { answer } from "./answer.ts";
 import type { Database } from "./connection.ts";
-import { readWindows, readWindowsToAlert } from "./reads.ts";
+import { readWindows, readWindowsToAlert } from "./short-queries.ts";
 import { readRecent } from "./recent.ts";
 import { verify } from "./verify.ts";
 
 /** Returns the long queries of a server, each from one snapshot; as many at a time as the database has connections. */
 export function longQueries(database: Database, calendar: Calendar): LongQueries {
-  const shared = sharedQueries(postgresDialect, calendar, (reading) =>
-    database.transaction((db) => answer(db, reading), "snapshot"),
+  const shared = sharedQueries(postgresDialect, calendar, (query) =>
+    database.transaction((db) => answer(db, query), "snapshot"),
   );
   return {
     ...shared,

@@ -22,7 +22,7 @@ export async function migrateServer(
 }
 
 /** State of a ledger on a server, read without a change. */
-export interface ServerLook {
+export interface ServerState {
   readonly schema: number;
   readonly known: number;
   /** Whether the functions are those of this release. */
@@ -42,10 +42,10 @@ export interface ServerLook {
   } | null;
 }
 
-export type ServerLookResult = { readonly ok: true; readonly look: ServerLook } | Failed;
+export type ServerInspection = { readonly ok: true; readonly state: ServerState } | Failed;
 
-export async function lookAtServer(server: PostgresServer): Promise<ServerLookResult> {
-  return onServer<ServerLookResult>(server, async (database) => {
+export async function inspectServer(server: PostgresServer): Promise<ServerInspection> {
+  return onServer<ServerInspection>(server, async (database) => {
     const known = knownSchema();
     const schema = await schemaOf(database);
     if (schema > known) return { ok: false, failure: { kind: "newer_schema", found: schema, known } };
@@ -53,7 +53,7 @@ export async function lookAtServer(server: PostgresServer): Promise<ServerLookRe
       `select current_setting('server_version') as version, (select ssl from pg_stat_ssl where pid = pg_backend_pid()) as encrypted,
          has_schema_privilege(current_schema(), 'create') as may`,
     );
-    const look = {
+    const state = {
       schema,
       known,
       hasOwnFunctions: await hasOwnFunctions(database, schema),
@@ -61,11 +61,11 @@ export async function lookAtServer(server: PostgresServer): Promise<ServerLookRe
       isEncrypted: facts?.encrypted === true,
       mayCreate: facts?.may === true,
     };
-    return { ok: true, look: { ...look, ledger: schema === known ? await ledgerOf(database) : null } };
+    return { ok: true, state: { ...state, ledger: schema === known ? await ledgerOf(database) : null } };
   });
 }
 
-async function ledgerOf(database: Database): Promise<ServerLook["ledger"]> {
+async function ledgerOf(database: Database): Promise<ServerState["ledger"]> {
   const row = await database.row<{ zone: string | null; count: bigint; oldest: bigint | null; proxies: bigint }>(
     `select (select time_zone from meta) as zone, count(*) as count, min(admitted_at) as oldest,
        (select count(*) from owners where serves = 1 and ended_at is null and beat_at > clock_timestamp() - interval '5 seconds') as proxies

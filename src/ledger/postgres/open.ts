@@ -20,7 +20,7 @@ import { knownSchema, migrate, schemaOf } from "./migrate.ts";
 import { CommandRun, Owner, type Beat } from "./owners.ts";
 import { ensureMonths } from "./partitions.ts";
 import { PostgresProxies } from "./proxies.ts";
-import { PostgresReads } from "./reads.ts";
+import { PostgresQueries } from "./short-queries.ts";
 import { storedCalendar } from "./stored-calendar.ts";
 import { streamCharges } from "./stream.ts";
 import { applyTimeZone, storedTimeZone } from "./time-zone.ts";
@@ -142,7 +142,7 @@ async function openCommand(
   const { clock } = options;
   const calendar = await storedCalendar(pools.short, options.calendar);
   if ((await storedTimeZone(pools.short)) === null)
-    await applyTimeZone(pools.long, calendar, { at: clock.now(), besides: null });
+    await applyTimeZone(pools.long, calendar, { at: clock.now(), except: null });
   const run = opened.use(
     new CommandRun({ database: pools.short, clock, instance: instanceName(), lifeMs: lifeMs(options) }),
   );
@@ -167,19 +167,19 @@ async function openProxy(
       clientConfig(server, { applicationName: `${pools.name}, changes`, statementMs: waits.serve.statementMs }),
     );
   const watch = opened.use(
-    new ChangeWatch({ newClient, clock, ownName: pools.name, seen, onChange: () => listeners.tell() }),
+    new ChangeWatch({ newClient, clock, ownName: pools.name, seen, onChange: () => listeners.notify() }),
   );
   let fleet: PostgresFleet | null = null;
   const onBeat = ({ changes, peers }: Beat) => {
     watch.saw(changes);
-    fleet?.heard(peers);
+    fleet?.updatePeers(peers);
   };
   const owner = opened.use(
     await Owner.start({ database: pools.beats, clock, instance: instanceName(), lifeMs: lifeMs(options), onBeat }),
   );
   fleet = new PostgresFleet(pools.beats, owner, options.version);
   if ((await storedTimeZone(pools.short)) !== calendar.timeZone) {
-    const failure = await applyTimeZone(pools.long, calendar, { at: clock.now(), besides: owner.known() });
+    const failure = await applyTimeZone(pools.long, calendar, { at: clock.now(), except: owner.known() });
     if (failure !== null) return { ok: false, failure };
   }
   await watch.start();
@@ -208,25 +208,25 @@ function assemble(
   opened: AsyncDisposableStack,
   { pools, calendar, channel, created, listeners, fleet }: Parts,
 ): QueuedStore {
-  const { clock, onWrite: write = () => {}, onEvent: tell = () => {}, settlePauseMs, afterTurn } = options;
-  const health = new Health(clock, tell);
+  const { clock, onWrite: write = () => {}, onEvent = () => {}, settlePauseMs, afterTurn } = options;
+  const health = new Health(clock, onEvent);
   const queue = new CommandQueue(
     channel,
     clock,
-    { write, changed: () => listeners.tell(), health },
+    { write, changed: () => listeners.notify(), health },
     settlePauseMs,
     afterTurn,
   );
   opened.defer(() => queue.close());
-  const [short, long, figures] = [pools.short, pools.long, pools.figures].map((pool) => pool.forReading()) as [
+  const [short, long, figures] = [pools.short, pools.long, pools.figures].map((pool) => pool.forQueries()) as [
     Database,
     Database,
     Database,
   ];
   return queuedStore({
     queue,
-    reads: new PostgresReads(short, calendar),
-    query: (reading) => answer(short, reading),
+    short: new PostgresQueries(short, calendar),
+    query: (query) => answer(short, query),
     longQueries: longQueries(long, calendar),
     figureQueries: longQueries(figures, calendar),
     stream: (span) => streamCharges(long, span),

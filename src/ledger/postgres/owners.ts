@@ -25,7 +25,7 @@ export interface OwnRun {
 }
 
 /** What a beat says of the proxy beside that it lives. */
-export interface Told {
+export interface BeatData {
   readonly catalogue: string | null;
   readonly uses: string | null;
 }
@@ -62,7 +62,7 @@ export interface OwnerOptions {
 export class Owner implements OwnRun, AsyncDisposable {
   readonly #options: OwnerOptions;
   #epoch: number;
-  #told: () => Told = () => ({ catalogue: null, uses: null });
+  #data: () => BeatData = () => ({ catalogue: null, uses: null });
   #live = 1;
   readonly #beats: Loop;
   #renewing: Promise<void> | null = null;
@@ -102,8 +102,8 @@ export class Owner implements OwnRun, AsyncDisposable {
   }
 
   /** Has each beat take along what this answers. */
-  tell(told: () => Told): void {
-    this.#told = told;
+  publish(data: () => BeatData): void {
+    this.#data = data;
   }
 
   /** Beats now, or once more where a beat is under way. */
@@ -151,7 +151,7 @@ export class Owner implements OwnRun, AsyncDisposable {
 
   async #beat(): Promise<void> {
     const epoch = await this.epoch();
-    const { catalogue, uses } = this.#told();
+    const { catalogue, uses } = this.#data();
     const beat = await this.#options.database.row<{
       is_live: boolean;
       changes: bigint;
@@ -223,9 +223,9 @@ async function endRun(database: Database, epoch: number): Promise<void> {
   }
 }
 
-/** Ends runs that have been silent for longer than one of their requests may live; `besides`: the own one. */
-export async function endDeadOwners(db: Statements, besides: number | null): Promise<void> {
-  await db.run("select farebox_end_dead_owners($1)", [besides]);
+/** Ends runs that have been silent for longer than one of their requests may live; `except`: the own one. */
+export async function endDeadOwners(db: Statements, except: number | null): Promise<void> {
+  await db.run("select farebox_end_dead_owners($1)", [except]);
 }
 
 /** Gives back what the leases of runs that are over do not hold. */

@@ -28,7 +28,7 @@ export class PostgresProxies implements ProxyRuns {
   }
 
   async list(): Promise<readonly ProxyRun[]> {
-    return runsIn(this.#database.forReading());
+    return runsIn(this.#database.forQueries());
   }
 
   async end(nameOrRun: string, at: number, by: string): Promise<ProxyEnding> {

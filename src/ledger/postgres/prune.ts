@@ -47,8 +47,8 @@ export async function pruneServer({
     const inZone = { ...options, calendar: await storedCalendar(database, options.calendar) };
     const preview = await database.transaction((db) => answer(db, prunePreview(horizons(inZone))), "snapshot");
     if (dryRun) return { ok: true, pruned: preview };
-    const told = (charges: number) => onProgress?.(Math.min(charges / Math.max(preview.charges, 1), 1));
-    return { ok: true, pruned: await prune(database, { ...inZone, onProgress: told }) };
+    const onStep = (charges: number) => onProgress?.(Math.min(charges / Math.max(preview.charges, 1), 1));
+    return { ok: true, pruned: await prune(database, { ...inZone, onProgress: onStep }) };
   });
 }
 
@@ -58,18 +58,18 @@ export async function pruneServer({
  */
 export async function prune(database: Database, options: PruneOptions): Promise<Pruned> {
   const horizon = horizons(options);
-  const repeat = (step: (db: Statements) => Promise<number>, told?: (count: number) => void) =>
-    repeatStep(options, () => database.transaction(step), told);
+  const repeat = (step: (db: Statements) => Promise<number>, onStep?: (count: number) => void) =>
+    repeatStep(options, () => database.transaction(step), onStep);
   // First what a carried sum, at noon of its day, would no longer agree with; no one asks for it from the announcement on.
   await database.run("update meta set quarters_from = greatest(quarters_from, $1)", [horizon.quarters]);
   const quarters = await repeat((db) => deleteQuarters(db, horizon.quarters));
   const windows = await repeat((db) => deleteWindows(db, horizon.charges));
   let charges = 0;
-  const told = (count: number) => {
+  const onStep = (count: number) => {
     charges += count;
     options.onProgress?.(charges);
   };
-  const carry = (which: string) => repeat((db) => carryStep(db, options.calendar, horizon.charges, which), told);
+  const carry = (which: string) => repeat((db) => carryStep(db, options.calendar, horizon.charges, which), onStep);
   // A correction goes before what it corrects, and a correction of that one before it.
   await carry("adjusts is not null order by admitted_at desc, seq desc");
   await carry("adjusts is null order by admitted_at, seq");

@@ -1,6 +1,6 @@
 import type { Charge } from "../../core/charge.ts";
 import type { RecentCursor, RecentQuery } from "../../ports/spend.ts";
-import { chargesLookedAt } from "../recent-charges.ts";
+import { chargesToScan } from "../recent-charges.ts";
 import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
 import { numbered } from "./answer.ts";
 import type { Statements } from "./connection.ts";
@@ -17,7 +17,7 @@ export async function readRecent(
   query: RecentQuery,
 ): Promise<{ readonly charges: readonly Charge[]; readonly cursor: RecentCursor }> {
   const conditions: string[] = [];
-  const values: (string | number)[] = [chargesLookedAt(query)];
+  const values: (string | number)[] = [chargesToScan(query)];
   for (const name of ["key", "team", "model", "state"] as const) {
     const value = query[name];
     if (value === undefined) continue;

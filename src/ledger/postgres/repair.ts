@@ -3,7 +3,7 @@ import type { Calendar } from "../../ports/calendar.ts";
 import type { Verification } from "../../ports/ledger.ts";
 import { repairRow } from "../audit/repair-row.ts";
 import { repairing, type RepairingOptions } from "../audit/repairing.ts";
-import { postgresDialect } from "../reading/dialects.ts";
+import { postgresDialect } from "../queries/dialects.ts";
 import type { OpenFailure } from "../store.ts";
 import { answer } from "./answer.ts";
 import { lockBudgets } from "./budgets.ts";

@@ -70,7 +70,7 @@ export function conclude(
   for (const index of plan.settles) done(index, settled(ended.get(endedBy(commands[index] as BatchedCommand) ?? "")));
   plan.tasks.forEach((index, n) => {
     const op = commands[index]?.[0];
-    if (op === "sawTask") done(index, true);
+    if (op === "observeTask") done(index, true);
     if (op === "bindTask") done(index, bound(answer.tasks[n]));
   });
   plan.claims.forEach((index, n) => {

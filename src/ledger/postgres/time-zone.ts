@@ -13,19 +13,19 @@ export async function storedTimeZone(db: Statements): Promise<string | null> {
 
 /**
  * Stores the zone; where it is another one than before, windows and days are rebuilt from the charges. Refused while
- * other proxies than `besides` count in the zone that is stored.
+ * other proxies than `except` count in the zone that is stored.
  */
 export async function applyTimeZone(
   database: Database,
   calendar: Calendar,
-  { at, besides }: { readonly at: number; readonly besides: number | null },
+  { at, except }: { readonly at: number; readonly except: number | null },
 ): Promise<OpenFailure | null> {
   const { timeZone } = calendar;
   return database.transaction(async (db) => {
     await lockBudgets(db);
     const stored = await storedTimeZone(db);
     if (stored === timeZone) return null;
-    if (stored !== null && (await othersRun(db, besides))) {
+    if (stored !== null && (await othersRun(db, except))) {
       return {
         kind: "unusable",
         message: `the proxies that run on it count in ${stored}, and this one is to count in ${timeZone}: set FAREBOX_TIME_ZONE=${stored}, or stop them first`,
@@ -39,11 +39,11 @@ export async function applyTimeZone(
   });
 }
 
-async function othersRun(db: Statements, besides: number | null): Promise<boolean> {
+async function othersRun(db: Statements, except: number | null): Promise<boolean> {
   const row = await db.row(
     `select 1 from owners where serves = 1 and ended_at is null and epoch is distinct from $1::bigint
      and beat_at > clock_timestamp() - interval '5 seconds' limit 1`,
-    [besides],
+    [except],
   );
   return row !== undefined;
 }

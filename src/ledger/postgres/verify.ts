@@ -1,6 +1,6 @@
 import type { Verification } from "../../ports/ledger.ts";
 import { verifying, type VerifyOptions } from "../audit/verifying.ts";
-import { postgresDialect } from "../reading/dialects.ts";
+import { postgresDialect } from "../queries/dialects.ts";
 import { answer } from "./answer.ts";
 import type { Database } from "./connection.ts";
 import { keepsSnapshot } from "./cursor.ts";

@@ -2,7 +2,7 @@ import { fareboxAdmin } from "../../core/admins.ts";
 import type { Ledger } from "../../ports/ledger.ts";
 import type { LongQueries, PageEnd, PostingPage } from "../long-queries.ts";
 import { submitOrThrow, type CommandQueue } from "../queue.ts";
-import type { ShortReadings } from "../readings.ts";
+import type { ShortQueries } from "../short-queries.ts";
 import { WhatIfSummer } from "../what-if-sums.ts";
 import { QueuedCharges } from "./charges.ts";
 
@@ -12,7 +12,7 @@ const recoveredAtOnce = 200;
 export interface LedgerParts {
   readonly queue: CommandQueue;
   /** Short queries. */
-  readonly reads: ShortReadings;
+  readonly short: ShortQueries;
   readonly long: LongQueries;
   /** Long queries that are asked often, as by each scrape of the metrics; may be the same as `long`. */
   readonly figures: LongQueries;
@@ -20,7 +20,7 @@ export interface LedgerParts {
 }
 
 /** Creates a ledger in a database: writes go through the writer's queue, queries have connections of their own. */
-export function queuedLedger({ queue, reads, long, figures, stream }: LedgerParts): Ledger {
+export function queuedLedger({ queue, short, long, figures, stream }: LedgerParts): Ledger {
   const { charges, recent, report, rawUnits, spend, prunedUntil, totals, corrections, windowsToAlert, verify } = long;
   const charging = new QueuedCharges(queue);
   return Object.assign(charging, {
@@ -36,12 +36,12 @@ export function queuedLedger({ queue, reads, long, figures, stream }: LedgerPart
     verify,
     stream,
     windows: figures.windows,
-    windowsOf: async (caller, at) => reads.windowsOf(caller, at),
-    budgets: async () => reads.budgets(),
-    charge: async (id) => reads.charge(id),
-    price: async (id) => reads.price(id),
-    pending: async () => reads.pending(),
-    oldHolds: async (before) => reads.oldHolds(before),
+    windowsOf: async (caller, at) => short.windowsOf(caller, at),
+    budgets: async () => short.budgets(),
+    charge: async (id) => short.charge(id),
+    price: async (id) => short.price(id),
+    pending: async () => short.pending(),
+    oldHolds: async (before) => short.oldHolds(before),
     async adjust(id, correction) {
       const answer = await queue.submit(["adjust", id, correction]);
       return answer.ok ? answer.reply : "unavailable";

@@ -6,9 +6,9 @@ import type { ProxyRuns } from "../../ports/proxies.ts";
 import type { BatchChannel } from "../commands.ts";
 import type { LongQueries } from "../long-queries.ts";
 import type { CommandQueue } from "../queue.ts";
-import type { ShortReadings } from "../readings.ts";
+import type { ShortQueries } from "../short-queries.ts";
 import type { QueuedStore } from "../store.ts";
-import { bind, type Query } from "../tables/bind.ts";
+import { bind, type RunQuery } from "../tables/bind.ts";
 import { queuedLedger } from "./ledger.ts";
 import { taskStore } from "./tasks.ts";
 
@@ -21,7 +21,7 @@ export class ChangeListeners implements Changes {
     return () => void this.#listeners.delete(listener);
   }
 
-  tell(): void {
+  notify(): void {
     for (const listener of this.#listeners) listener();
   }
 }
@@ -39,10 +39,10 @@ export const refusing: BatchChannel = {
 /** What an engine brings: the rest of a store is the same over every database. */
 export interface QueuedParts {
   readonly queue: CommandQueue;
-  readonly reads: ShortReadings;
-  readonly query: Query;
+  readonly short: ShortQueries;
+  readonly query: RunQuery;
   readonly longQueries: LongQueries;
-  /** Those of `FigureReads`, where others answer them. */
+  /** Those of `FigureQueries`, where others answer them. */
   readonly figureQueries: LongQueries | undefined;
   readonly stream: Ledger["stream"];
   readonly changes: Changes;
@@ -58,7 +58,7 @@ export interface QueuedParts {
 /** The store of an engine whose writes go through a queue. */
 export function queuedStore({
   queue,
-  reads,
+  short,
   query,
   longQueries,
   figureQueries,
@@ -71,7 +71,7 @@ export function queuedStore({
   close,
 }: QueuedParts): QueuedStore {
   const on = (long: LongQueries) => ({
-    ledger: queuedLedger({ queue, reads, long, figures: figureQueries ?? long, stream }),
+    ledger: queuedLedger({ queue, short, long, figures: figureQueries ?? long, stream }),
     samples: samplesIn(bind("samples", query, queue), long),
   });
   const { ledger, samples } = on(longQueries);

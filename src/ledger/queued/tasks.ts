@@ -1,12 +1,12 @@
 import type { TaskStore } from "../../ports/task-store.ts";
 import { postCommand, voidCommand } from "../commands.ts";
 import type { CommandQueue } from "../queue.ts";
-import { bind, type Query } from "../tables/bind.ts";
+import { bind, type RunQuery } from "../tables/bind.ts";
 
 const unavailable = { ok: false, reason: "unavailable" } as const;
 
 /** Tasks in the ledger's database, bound and ended by commands of the writer. */
-export function taskStore(query: Query, queue: CommandQueue): TaskStore {
+export function taskStore(query: RunQuery, queue: CommandQueue): TaskStore {
   return {
     ...bind("tasks", query, queue),
     async bind(task) {
@@ -14,7 +14,7 @@ export function taskStore(query: Query, queue: CommandQueue): TaskStore {
       return answer.ok ? answer.reply : unavailable;
     },
     async observe(taskId, observation) {
-      return (await queue.submit(["sawTask", taskId, observation])).ok;
+      return (await queue.submit(["observeTask", taskId, observation])).ok;
     },
     async end({ taskId, charge }, { settlement, end, ...facts }) {
       const settling =

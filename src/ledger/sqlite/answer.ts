@@ -1,4 +1,4 @@
-import type { BudgetStep, Reading, Statement } from "../reading/reading.ts";
+import type { BudgetStep, Query, Statement } from "../queries/query.ts";
 import type { Connection, Statement as Prepared } from "./connection.ts";
 
 type Parts = Map<Statement, Iterator<unknown>>;
@@ -7,27 +7,23 @@ const noRows: unknown[] = [];
 /** Rows of a statement in parts that are handed over at once. */
 const partRows = 500;
 
-/** Answers a reading at once, from one snapshot. */
-export function answer<T>(db: Connection, reading: Reading<T>): T {
-  return db.transaction(() => answerEach(db, reading))();
+/** Answers a query at once, from one snapshot. */
+export function answer<T>(db: Connection, query: Query<T>): T {
+  return db.transaction(() => answerEach(db, query))();
 }
 
-/** Answers a reading at once, each of its statements by itself: one of a single statement, or within a transaction. */
-export function answerEach<T>(
-  db: Connection,
-  reading: Reading<T>,
-  budgets: (step: BudgetStep) => void = onlyWriter,
-): T {
+/** Answers a query at once, each of its statements by itself: one of a single statement, or within a transaction. */
+export function answerEach<T>(db: Connection, query: Query<T>, budgets: (step: BudgetStep) => void = onlyWriter): T {
   let parts: Parts | undefined;
   try {
-    let step = reading.next(noRows);
+    let step = query.next(noRows);
     while (step.done !== true) {
       const asked = step.value;
       let rows: unknown[] = noRows;
       if ("budgets" in asked) budgets(asked);
       else if (asked.inParts === true) rows = nextPart(db, (parts ??= new Map()), asked);
       else rows = allRows(db, asked);
-      step = reading.next(rows);
+      step = query.next(rows);
     }
     return step.value;
   } finally {

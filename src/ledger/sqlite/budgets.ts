@@ -9,7 +9,7 @@ import {
 } from "../../core/budget.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import type { BudgetStep } from "../reading/reading.ts";
+import type { BudgetStep } from "../queries/query.ts";
 import { budgetOf, endOfTime, scopeCondition, type BudgetRow, type StoredBudget } from "../rows/budgets.ts";
 import type { Connection, Statement } from "./connection.ts";
 

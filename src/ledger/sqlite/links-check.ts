@@ -1,6 +1,6 @@
 import { Feed } from "../audit/feed.ts";
 import type { Report } from "../audit/findings.ts";
-import type { Reading } from "../reading/reading.ts";
+import type { Query } from "../queries/query.ts";
 
 interface LinkRow {
   readonly charge: bigint;
@@ -12,7 +12,7 @@ interface LinkRow {
  * Links of charges that have ended, from or to nothing: rows get used numbers again, so that such a link could one day be
  * another charge's. Those of pending charges are compared one by one.
  */
-export function* checkDanglingLinks(report: Report): Reading<void> {
+export function* checkDanglingLinks(report: Report): Query<void> {
   const rows = new Feed<LinkRow>(
     `select charge, window, charges.id from charge_windows left join charges on charges.seq = charge
      where (charges.seq is null or not exists (select 1 from windows where windows.seq = window)) and charges.state is not 'pending'`,

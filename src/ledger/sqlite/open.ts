@@ -25,7 +25,7 @@ import { longQueries } from "./long-queries.ts";
 import { knownSchema, migrate, schemaOf } from "./migrate.ts";
 import { openedFiles } from "./opened-files.ts";
 import { addCarriedToDays } from "./prune.ts";
-import { ShortReads } from "./reads.ts";
+import { SqliteQueries } from "./short-queries.ts";
 import { rebuildDays } from "./rollups.ts";
 import { streamCharges, streamOver } from "./stream.ts";
 import { ReaderThread, WriterThread, type Lost, type WatchListener } from "./threads.ts";
@@ -194,7 +194,7 @@ interface Parts {
   readonly calendar: Calendar;
   readonly channel: (on: WatchListener) => BatchChannel;
   readonly longQueries: LongQueries;
-  /** Those of `FigureReads`, where others answer them. */
+  /** Those of `FigureQueries`, where others answer them. */
   readonly figureQueries?: LongQueries;
   /** In the place of a snapshot on a connection of its own. */
   readonly stream?: Ledger["stream"];
@@ -205,13 +205,13 @@ interface Parts {
 
 function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Parts): QueuedStore {
   const listeners = new ChangeListeners();
-  const changed = () => listeners.tell();
+  const changed = () => listeners.notify();
   const write = options.onWrite ?? (() => {});
-  const tell = options.onEvent ?? (() => {});
-  const health = new Health(options.clock, tell);
+  const onEvent = options.onEvent ?? (() => {});
+  const health = new Health(options.clock, onEvent);
   const lost = ({ reason, holdsCharges }: Lost) => {
     health.failed(reason);
-    if (holdsCharges) void copyBeside(parts.longQueries, options).then(tell);
+    if (holdsCharges) void copyBeside(parts.longQueries, options).then(onEvent);
   };
   const queue = new CommandQueue(
     parts.channel({ changed, lost }),
@@ -230,8 +230,8 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
   } = parts;
   return queuedStore({
     queue,
-    reads: new ShortReads(db, parts.calendar, parts.runningOwner),
-    query: async (reading) => answerEach(db, reading),
+    short: new SqliteQueries(db, parts.calendar, parts.runningOwner),
+    query: async (query) => answerEach(db, query),
     longQueries,
     figureQueries,
     stream: parts.stream ?? ((span) => streamCharges(options.path, span)),

@@ -28,8 +28,8 @@ export async function pruneFile({ path, dryRun, onProgress, ...options }: PruneF
       const inZone = { ...options, calendar: storedCalendar(db, options.calendar) };
       const preview = answer(db, prunePreview(horizons(inZone)));
       if (dryRun) return { ok: true, pruned: preview };
-      const told = (charges: number) => onProgress?.(Math.min(charges / Math.max(preview.charges, 1), 1));
-      return { ok: true, pruned: await prune(db, { ...inZone, onProgress: told }) };
+      const onStep = (charges: number) => onProgress?.(Math.min(charges / Math.max(preview.charges, 1), 1));
+      return { ok: true, pruned: await prune(db, { ...inZone, onProgress: onStep }) };
     } finally {
       db.close();
     }

@@ -16,20 +16,20 @@ const stepRows = 500;
  */
 export async function prune(db: Connection, options: PruneOptions): Promise<Pruned> {
   const horizon = horizons(options);
-  const repeat = (step: () => number, told?: (count: number) => void) =>
-    repeatStep(options, () => writeTransaction(db, step), told);
+  const repeat = (step: () => number, onStep?: (count: number) => void) =>
+    repeatStep(options, () => writeTransaction(db, step), onStep);
   // First what a carried sum, at noon of its day, would no longer agree with.
   const quarters = await repeat(deleteQuarters(db, horizon.quarters));
   const windows = await repeat(deleteWindows(db, horizon.charges));
   const carrier = new Carrier(db, options.calendar, horizon.charges);
   let charges = 0;
-  const told = (count: number) => {
+  const onStep = (count: number) => {
     charges += count;
     options.onProgress?.(charges);
   };
   // A correction goes before what it corrects, and a correction of that one before it.
-  await repeat(() => carrier.carryCorrections(), told);
-  await repeat(() => carrier.carryOthers(), told);
+  await repeat(() => carrier.carryCorrections(), onStep);
+  await repeat(() => carrier.carryOthers(), onStep);
   return { before: horizon.charges, charges, windows, quarters };
 }
 

@@ -1,6 +1,6 @@
 import type { Charge } from "../../core/charge.ts";
 import type { RecentCursor, RecentQuery } from "../../ports/spend.ts";
-import { chargesLookedAt, writtenLateMs } from "../recent-charges.ts";
+import { chargesToScan, writtenLateMs } from "../recent-charges.ts";
 import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
 import type { Connection } from "./connection.ts";
 
@@ -22,15 +22,15 @@ export function readRecent(
     values.push(query.after.written, query.after.endedAt - writtenLateMs);
   }
   const last = "(select * from charges order by seq desc limit ?)";
-  const look = chargesLookedAt(query);
+  const scanned = chargesToScan(query);
   return db.transaction(() => {
     const rows = db
       .prepare(
         `select ${chargeColumns} from ${last} ${conditions.length === 0 ? "" : `where ${conditions.join(" and ")}`} order by seq desc limit ?`,
       )
       .safeIntegers()
-      .all(look, ...values, query.limit) as ShownChargeRow[];
-    const [written, endedAt] = db.prepare(`select max(seq), max(ended_at) from ${last}`).raw().get(look) as [
+      .all(scanned, ...values, query.limit) as ShownChargeRow[];
+    const [written, endedAt] = db.prepare(`select max(seq), max(ended_at) from ${last}`).raw().get(scanned) as [
       number | null,
       number | null,
     ];

@@ -2,7 +2,7 @@ import type { Calendar } from "../../ports/calendar.ts";
 import type { Verification } from "../../ports/ledger.ts";
 import { repairRow } from "../audit/repair-row.ts";
 import { repairing, type RepairingOptions } from "../audit/repairing.ts";
-import { sqliteDialect } from "../reading/dialects.ts";
+import { sqliteDialect } from "../queries/dialects.ts";
 import { answer } from "./answer.ts";
 import { guarded, openCurrent, type CopyFailure } from "./backup.ts";
 import { connectToWrite, writeTransaction } from "./connection.ts";

@@ -15,11 +15,11 @@ export function bindTask(db: Connection, task: NewTask, isPending: boolean): Bin
   return { ok: true };
 }
 
-export function sawTask(db: Connection, taskId: string, sight: TaskObservation): true {
+export function observeTask(db: Connection, taskId: string, observation: TaskObservation): true {
   db.prepare(
     `update tasks set status = :status, started_at = :startedAt, seen_at = :seenAt, next_poll_at = :nextPollAt, deadline_at = :deadlineAt
      where task_id = :taskId and settled_at is null`,
-  ).run({ taskId, ...sight });
+  ).run({ taskId, ...observation });
   return true;
 }
 

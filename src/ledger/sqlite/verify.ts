@@ -1,6 +1,6 @@
 import type { Verification } from "../../ports/ledger.ts";
 import { verifying, type VerifyOptions } from "../audit/verifying.ts";
-import { sqliteDialect } from "../reading/dialects.ts";
+import { sqliteDialect } from "../queries/dialects.ts";
 import { answer } from "./answer.ts";
 import type { Connection } from "./connection.ts";
 import { checkDanglingLinks } from "./links-check.ts";

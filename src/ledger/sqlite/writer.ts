@@ -31,7 +31,7 @@ import { ChargeBook, type EndedCharge, type PendingCharge } from "./charges.ts";
 import { storageFault, type Connection, type Statement } from "./connection.ts";
 import { lostFile, type OpenedFiles } from "./opened-files.ts";
 import { RollupBook } from "./rollups.ts";
-import { bindTask, endTask, sawTask } from "./tasks.ts";
+import { bindTask, endTask, observeTask } from "./tasks.ts";
 import { burstMarks } from "./stream-bursts.ts";
 import { writtenFor } from "./written-limits.ts";
 
@@ -174,8 +174,8 @@ export class Writer {
         return this.#write(command);
       case "bindTask":
         return this.#bindTask(command);
-      case "sawTask":
-        return sawTask(this.#db, command[1], command[2]);
+      case "observeTask":
+        return observeTask(this.#db, command[1], command[2]);
       case "endTask":
         return this.#endTask(command);
       case "recover":

@@ -2,7 +2,7 @@ import type { AccountSample, LedgerTotals } from "../../core/account-sample.ts";
 import { sources, type Source } from "../../core/charge.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import type { AccountSamples } from "../../ports/account-samples.ts";
-import { write } from "../reading/reading.ts";
+import { write } from "../queries/query.ts";
 import { all, insert, marks, one, type Table } from "./table.ts";
 
 interface SampleRow {

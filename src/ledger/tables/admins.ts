@@ -2,7 +2,7 @@ import type { Admin } from "../../core/admins.ts";
 import { adminEntry } from "../../core/audit.ts";
 import type { AdminStore } from "../../ports/admin-store.ts";
 import { recordAudit } from "./audit.ts";
-import { write } from "../reading/reading.ts";
+import { write } from "../queries/query.ts";
 import { all, insert, locked, one, type Table } from "./table.ts";
 
 const select = `select id, name, role, digest, created_at as "createdAt", expires_at as "expiresAt", revoked_at as "revokedAt" from admins`;

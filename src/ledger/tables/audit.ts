@@ -6,7 +6,7 @@ import {
   type NewAuditEntry,
 } from "../../core/audit.ts";
 import type { AuditPage, AuditQuery } from "../../ports/audit-log.ts";
-import type { Reading } from "../reading/reading.ts";
+import type { Query } from "../queries/query.ts";
 import { all, insert } from "./table.ts";
 
 interface AuditRow {
@@ -20,11 +20,19 @@ interface AuditRow {
 }
 
 function entryOf({ id, made_at, made_by, action, object, facts_before, facts_after }: AuditRow): AuditEntry {
-  return { id, at: made_at, by: made_by, action, object, before: factsOf(facts_before), after: factsOf(facts_after) };
+  return {
+    id,
+    at: made_at,
+    by: made_by,
+    action,
+    object,
+    before: detailsOf(facts_before),
+    after: detailsOf(facts_after),
+  };
 }
 
 /** Writes who changed what, in the transaction of the change; nothing if nothing is different. */
-export function* recordAudit(entry: NewAuditEntry): Reading<void> {
+export function* recordAudit(entry: NewAuditEntry): Query<void> {
   if (!changesAnything(entry)) return;
   const { at, by, action, object, before, after } = entry;
   yield* insert("audit_entries", {
@@ -38,7 +46,7 @@ export function* recordAudit(entry: NewAuditEntry): Reading<void> {
 }
 
 /** One page of entries, newest first. */
-export function* readAudit({ since, until, limit, after }: AuditQuery): Reading<AuditPage> {
+export function* readAudit({ since, until, limit, after }: AuditQuery): Query<AuditPage> {
   const rows = yield* all<AuditRow>(
     "select id, made_at, made_by, action, object, facts_before, facts_after from audit_entries where id < ? and made_at >= ? and made_at < ? order by id desc limit ?",
     after ?? Number.MAX_SAFE_INTEGER,
@@ -54,6 +62,6 @@ function textOf(facts: AuditDetails | null): string | null {
   return facts && JSON.stringify(facts);
 }
 
-function factsOf(text: string | null): AuditDetails | null {
+function detailsOf(text: string | null): AuditDetails | null {
   return text === null ? null : JSON.parse(text);
 }

@@ -1,13 +1,13 @@
 import { LedgerUnavailable } from "../../ports/ledger.ts";
 import type { CommandSink } from "../queue.ts";
-import type { Reading } from "../reading/reading.ts";
+import type { Query } from "../queries/query.ts";
 import { tables, type Bound, type RunCommand } from "./tables.ts";
 
 /** Answers the queries of small tables. */
-export type Query = <T>(reading: Reading<T>) => Promise<T>;
+export type RunQuery = <T>(query: Query<T>) => Promise<T>;
 
 /** The port of a small table. */
-export function bind<Name extends keyof typeof tables>(name: Name, query: Query, queue: CommandSink): Bound<Name> {
+export function bind<Name extends keyof typeof tables>(name: Name, query: RunQuery, queue: CommandSink): Bound<Name> {
   const { queries, writes, unavailable = {} }: AnyTable = tables[name];
   const bound: Record<string, (...args: never[]) => Promise<unknown>> = {};
   for (const [method, steps] of Object.entries(queries)) bound[method] = (...args) => query(steps(...args));
@@ -22,7 +22,7 @@ export function bind<Name extends keyof typeof tables>(name: Name, query: Query,
 }
 
 interface AnyTable {
-  readonly queries: Readonly<Record<string, (...args: never[]) => Reading<unknown>>>;
-  readonly writes: Readonly<Record<string, (...args: never[]) => Reading<unknown>>>;
+  readonly queries: Readonly<Record<string, (...args: never[]) => Query<unknown>>>;
+  readonly writes: Readonly<Record<string, (...args: never[]) => Query<unknown>>>;
   readonly unavailable?: Readonly<Record<string, unknown>>;
 }

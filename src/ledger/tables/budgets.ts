@@ -3,18 +3,18 @@ import { invariant } from "../../core/assert.ts";
 import { budgetRemoveEntry, budgetSetEntry } from "../../core/audit.ts";
 import { formatScope, type Budget } from "../../core/budget.ts";
 import type { Ledger } from "../../ports/ledger.ts";
-import { rowOf, write, type BudgetStep, type Reading } from "../reading/reading.ts";
+import { rowOf, write, type BudgetStep, type Query } from "../queries/query.ts";
 import { budgetOf, withoutSeq, type BudgetRow, type StoredBudget } from "../rows/budgets.ts";
 import { recordAudit } from "./audit.ts";
 import { keyNames } from "./keys.ts";
 import type { Table } from "./table.ts";
 
 /** Locks all budgets until the transaction ends; before any other row, wherever a change needs it. */
-export function* lockBudgets(): Reading<void> {
+export function* lockBudgets(): Query<void> {
   yield { budgets: "lock" } satisfies BudgetStep;
 }
 
-function* findBudget(scope: string, period: string): Reading<StoredBudget | undefined> {
+function* findBudget(scope: string, period: string): Query<StoredBudget | undefined> {
   const sql = "select * from budgets where scope = ? and period = ?";
   const row = yield* rowOf<BudgetRow>({ sql, values: [scope, period] });
   return row && budgetOf(row);
@@ -24,7 +24,7 @@ function* findBudget(scope: string, period: string): Reading<StoredBudget | unde
 export function* putBudget(
   { scope, period, mode, limit, warnPercent }: Omit<Budget, "id">,
   at: number,
-): Reading<StoredBudget> {
+): Query<StoredBudget> {
   yield* write(
     `insert into budgets (scope, period, mode, amount_limit, warn_percent) values (?, ?, ?, ?, ?)
      on conflict (scope, period) do update set mode = excluded.mode, amount_limit = excluded.amount_limit, warn_percent = excluded.warn_percent`,
@@ -41,7 +41,7 @@ export function* putBudget(
 }
 
 /** Removes a budget with its windows, and returns it; undefined if there is none. Under the budgets' lock. */
-export function* dropBudget(scope: string, period: string): Reading<StoredBudget | undefined> {
+export function* dropBudget(scope: string, period: string): Query<StoredBudget | undefined> {
   const budget = yield* findBudget(scope, period);
   if (budget === undefined) return undefined;
   yield { budgets: "close", budget } satisfies BudgetStep;

@@ -3,7 +3,7 @@ import { keyAction, keyEntry, type NameOfKey } from "../../core/audit.ts";
 import type { Budget } from "../../core/budget.ts";
 import { changedKey, type Key, type KeyState } from "../../core/keys.ts";
 import type { KeyStore } from "../../ports/key-store.ts";
-import { write, type Reading } from "../reading/reading.ts";
+import { write, type Query } from "../queries/query.ts";
 import { recordAudit } from "./audit.ts";
 import { limitColumns, limitNames, limitsOf, type LimitColumns } from "./limits.ts";
 import { all, insert, locked, one, update, type Table } from "./table.ts";
@@ -62,13 +62,13 @@ const stateConditions: Readonly<Record<KeyState, (at: number) => readonly [sql: 
   live: (at) => ["revoked_at is null and (expires_at is null or expires_at > ?)", at],
 };
 
-export function* lockedKey(id: string): Reading<Key | undefined> {
+export function* lockedKey(id: string): Query<Key | undefined> {
   const row = yield* locked<KeyRow>("update", selectById, id);
   return row && keyOf(row);
 }
 
 /** The name of a key by its id, for the audit. */
-export function* keyNames({ scope }: Pick<Budget, "scope">): Reading<NameOfKey> {
+export function* keyNames({ scope }: Pick<Budget, "scope">): Query<NameOfKey> {
   const found =
     scope.kind === "key" ? yield* one<{ name: string }>("select name from keys where id = ?", scope.key) : undefined;
   return () => found?.name;

@@ -1,5 +1,5 @@
 import { privateKinds, type Message, type NewMessage, type Outbox, type TryResult } from "../../ports/outbox.ts";
-import { write } from "../reading/reading.ts";
+import { write } from "../queries/query.ts";
 import { all, insert, marks, one, type Table } from "./table.ts";
 
 const select = `select id, kind, target, dedupe_key as "dedupeKey", key_until as "keyUntil", payload, created_at as "createdAt", state, tries,

@@ -4,7 +4,7 @@ import { isLive } from "../../core/keys.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import { hasRoomForSession, runBudgetKeptMs, scopeOfSession, type RunSession } from "../../core/run-sessions.ts";
 import type { RunSessions } from "../../ports/run-sessions.ts";
-import { write, type Reading } from "../reading/reading.ts";
+import { write, type Query } from "../queries/query.ts";
 import { recordAudit } from "./audit.ts";
 import { dropBudget, lockBudgets, putBudget } from "./budgets.ts";
 import { lockedKey } from "./keys.ts";
@@ -20,13 +20,13 @@ function sessionOf({ tags, budget, ...row }: SessionRow): RunSession {
   return { ...row, tags: JSON.parse(tags), budget: budget === null ? null : (BigInt(budget) as PicoUsd) };
 }
 
-function* find(id: string): Reading<RunSession | undefined> {
+function* find(id: string): Query<RunSession | undefined> {
   const row = yield* one<SessionRow>(`${select} where id = ?`, id);
   return row && sessionOf(row);
 }
 
 /** Counts a key's sessions: those open at the instant, and those whose budget is still kept. */
-function* count(key: string, at: number): Reading<{ readonly open: number; readonly kept: number }> {
+function* count(key: string, at: number): Query<{ readonly open: number; readonly kept: number }> {
   const counts = yield* one<{ open: number; kept: number }>(
     `select count(*) as kept, coalesce(sum(case when ended_at is null and expires_at > ? then 1 else 0 end), 0) as open
      from run_sessions where key = ? and coalesce(ended_at, expires_at) > ?`,
@@ -38,7 +38,7 @@ function* count(key: string, at: number): Reading<{ readonly open: number; reado
 }
 
 /** Selects sessions that were over at the instant, have nothing pending, and still have a budget or are to be removed. */
-function* overSince(before: number): Reading<readonly RunSession[]> {
+function* overSince(before: number): Query<readonly RunSession[]> {
   const rows = yield* all<SessionRow>(
     `${select} where (budget is not null or expires_at <= ?) and coalesce(ended_at, expires_at) <= ?
        and not exists (select 1 from charges where charges.session = run_sessions.id and charges.state = 'pending') order by id`,

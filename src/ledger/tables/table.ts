@@ -1,8 +1,8 @@
-import { rowsOf, write, type Reading, type Statement, type Value } from "../reading/reading.ts";
+import { rowsOf, write, type Query, type Statement, type Value } from "../queries/query.ts";
 
 /** A method of a port, as the statements that carry it out in either database. */
 export type Steps<Method> = Method extends (...args: infer Args) => Promise<infer Result>
-  ? (...args: Args) => Reading<Result>
+  ? (...args: Args) => Query<Result>
   : never;
 
 /** A small table, written once for both databases: the methods of its port, as generators of statements. */
@@ -20,7 +20,7 @@ export interface Table<Port, Write extends keyof Port> {
 }
 
 /** The first row of a small table's statement; undefined for none. */
-export function* one<R>(sql: string, ...values: readonly Value[]): Reading<R | undefined> {
+export function* one<R>(sql: string, ...values: readonly Value[]): Query<R | undefined> {
   return ((yield { sql, values, isSmall: true }) as readonly R[])[0];
 }
 
@@ -29,17 +29,17 @@ export function* locked<R>(
   lock: NonNullable<Statement["lock"]>,
   sql: string,
   ...values: readonly Value[]
-): Reading<R | undefined> {
+): Query<R | undefined> {
   return (yield* rowsOf<R>({ sql, values, isSmall: true, lock }))[0];
 }
 
 /** All rows of a small table's statement. */
-export function all<R>(sql: string, ...values: readonly Value[]): Reading<readonly R[]> {
+export function all<R>(sql: string, ...values: readonly Value[]): Query<readonly R[]> {
   return rowsOf<R>({ sql, values, isSmall: true });
 }
 
 /** Inserts a row, given by its columns. Returns false where `unless` finds a conflict. */
-export function* insert(table: string, row: Readonly<Record<string, Value>>, unless = ""): Reading<boolean> {
+export function* insert(table: string, row: Readonly<Record<string, Value>>, unless = ""): Query<boolean> {
   const columns = Object.keys(row);
   const sql = `insert into ${table} (${columns.join(", ")}) values (${marks(columns)}) ${unless} returning 1`;
   return (yield* one(sql, ...Object.values(row))) !== undefined;
@@ -51,7 +51,7 @@ export function update(
   columns: Readonly<Record<string, Value>>,
   where: string,
   ...values: readonly Value[]
-): Reading<void> {
+): Query<void> {
   const assignments = Object.keys(columns).map((column) => `${column} = ?`);
   return write(`update ${table} set ${assignments.join(", ")} where ${where}`, ...Object.values(columns), ...values);
 }

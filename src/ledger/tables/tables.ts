@@ -1,4 +1,4 @@
-import type { Reading } from "../reading/reading.ts";
+import type { Query } from "../queries/query.ts";
 import { samples } from "./account-samples.ts";
 import { admins } from "./admins.ts";
 import { budgets } from "./budgets.ts";
@@ -14,11 +14,11 @@ export const tables = { admins, budgets, callbacks, keys, outbox, samples, sessi
 
 type Tables = typeof tables;
 type Methods<Name extends keyof Tables> = Tables[Name]["queries"] & Tables[Name]["writes"];
-type ResultOf<Method> = Method extends (...args: never) => Reading<infer Result> ? Result : never;
+type ResultOf<Method> = Method extends (...args: never) => Query<infer Result> ? Result : never;
 
 /** A small table as its port: queries are answered by the database, writes go through the queue. */
 export type Bound<Name extends keyof Tables> = {
-  [Method in keyof Methods<Name>]: Methods<Name>[Method] extends (...args: infer Args) => Reading<infer Result>
+  [Method in keyof Methods<Name>]: Methods<Name>[Method] extends (...args: infer Args) => Query<infer Result>
     ? (...args: Args) => Promise<Result>
     : never;
 };
@@ -39,12 +39,12 @@ export type RunReply<Name extends WriteName> = ResultOf<Write<Name>>;
 
 /** The steps of a write, and whether the other processes must notice its result. */
 export function stepsOf([, name, args]: RunCommand): {
-  readonly steps: Reading<RunReply<WriteName>>;
+  readonly steps: Query<RunReply<WriteName>>;
   readonly isAnnounced: (result: unknown) => boolean;
 } {
   const [table, method] = name.split(".") as [keyof Tables, string];
   const { writes, announces } = tables[table];
-  const write = writes[method as keyof typeof writes] as (...args: unknown[]) => Reading<RunReply<WriteName>>;
+  const write = writes[method as keyof typeof writes] as (...args: unknown[]) => Query<RunReply<WriteName>>;
   return {
     steps: write(...args),
     isAnnounced: (result) => (typeof announces === "function" ? announces(result) : announces),

@@ -1,6 +1,6 @@
 import type { Task } from "../../core/tasks.ts";
 import type { TaskStore } from "../../ports/task-store.ts";
-import type { Reading } from "../reading/reading.ts";
+import type { Query } from "../queries/query.ts";
 import { all, marks, one, type Table } from "./table.ts";
 
 type TaskRow = Omit<Task, "consumption"> & { readonly usageType: string | null; readonly usageUnits: string | null };
@@ -17,7 +17,7 @@ function taskOf({ usageType: type, usageUnits: units, ...task }: TaskRow): Task 
   return { ...task, consumption: type === null || units === null ? null : { type, units } };
 }
 
-function* found(column: "task_id" | "charge", value: string): Reading<Task | undefined> {
+function* found(column: "task_id" | "charge", value: string): Query<Task | undefined> {
   const row = yield* one<TaskRow>(`${select} where ${column} = ?`, value);
   return row && taskOf(row);
 }

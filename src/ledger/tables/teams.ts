@@ -3,7 +3,7 @@ import { teamEntry, type NewAuditEntry } from "../../core/audit.ts";
 import { noLimits } from "../../core/limits.ts";
 import { changedTeam, type Team } from "../../core/teams.ts";
 import type { TeamCreation, TeamStore } from "../../ports/team-store.ts";
-import { write, type Reading } from "../reading/reading.ts";
+import { write, type Query } from "../queries/query.ts";
 import { recordAudit } from "./audit.ts";
 import { limitColumns, limitNames, limitsOf, type LimitColumns } from "./limits.ts";
 import { all, insert, locked, one, update, type Table } from "./table.ts";
@@ -20,12 +20,12 @@ function teamOf(row: TeamRow): Team {
   return { name: row.name, ...limitsOf(row), createdAt: row.created_at };
 }
 
-function* lockedTeam(name: string): Reading<Team | undefined> {
+function* lockedTeam(name: string): Query<Team | undefined> {
   const row = yield* locked<TeamRow>("update", selectByName, name);
   return row && teamOf(row);
 }
 
-function* create(team: Team, by: string): Reading<TeamCreation> {
+function* create(team: Team, by: string): Query<TeamCreation> {
   const { name, createdAt } = team;
   const row = { name, ...limitColumns(team), created_at: createdAt };
   if (!(yield* insert("teams", row, "on conflict (name) do nothing"))) return { ok: false, reason: "name_taken" };
@@ -34,7 +34,7 @@ function* create(team: Team, by: string): Reading<TeamCreation> {
 }
 
 /** Creates the team of a key if it does not exist. Its row stays locked, so that no one removes it while the key is written. */
-export function* ensureTeam(name: string | null, { at, by }: Pick<NewAuditEntry, "at" | "by">): Reading<void> {
+export function* ensureTeam(name: string | null, { at, by }: Pick<NewAuditEntry, "at" | "by">): Query<void> {
   if (name === null) return;
   do {
     yield* create({ name, models: null, limits: noLimits, outputCap: null, createdAt: at }, by);

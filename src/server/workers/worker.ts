@@ -42,7 +42,7 @@ export async function runWorker(): Promise<void> {
   const link: PrimaryLink = new Link<PrimaryCalls, WorkerCalls>(
     (message) => void process.send?.(message, undefined, undefined, () => undefined),
     {
-      changed: () => changes.tell(),
+      changed: () => changes.notify(),
       prices: (parts) => void (catalogue = catalogueOf(parts)),
       drain: async () => await front?.drain(),
       cutOff: async () => await front?.cutOff(),

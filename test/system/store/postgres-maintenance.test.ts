@@ -7,7 +7,7 @@ import { copyToPostgres } from "../../../src/ledger/copy/copy.ts";
 import { connect, type Database } from "../../../src/ledger/postgres/connection.ts";
 import { longQueries } from "../../../src/ledger/postgres/long-queries.ts";
 import { prune, pruneServer } from "../../../src/ledger/postgres/prune.ts";
-import { PostgresReads } from "../../../src/ledger/postgres/reads.ts";
+import { PostgresQueries } from "../../../src/ledger/postgres/short-queries.ts";
 import { repairServer } from "../../../src/ledger/postgres/repair.ts";
 import { verify } from "../../../src/ledger/postgres/verify.ts";
 import { fillLedger } from "../../support/full-ledger.ts";
@@ -184,7 +184,7 @@ async function sums(database: Database) {
     parts: await report({ by: byAll, ...span }),
     // Taken from the charges: as much as the rollups say.
     untagged: await report({ by: [...byAll, "tag:none"], ...span }),
-    pending: await new PostgresReads(database, utc).pending(),
+    pending: await new PostgresQueries(database, utc).pending(),
   };
 }
 

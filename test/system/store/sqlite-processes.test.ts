@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { backUp } from "../../../src/ledger/sqlite/backup.ts";
 import { openSqlite } from "../../../src/ledger/sqlite/open.ts";
-import { lookAt } from "../../../src/ledger/sqlite/look.ts";
+import { inspectFile } from "../../../src/ledger/sqlite/inspect.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
 import { runFarebox } from "../../support/farebox-process.ts";
 
@@ -52,7 +52,7 @@ describe("opening a database", () => {
     for (const access of ["serve", "command", "read"] as const) {
       expect(await openSqlite({ path: other, calendar: utc, clock, access })).toEqual(refused);
     }
-    expect(await lookAt(other)).toEqual(refused);
+    expect(await inspectFile(other)).toEqual(refused);
     expect(await backUp({ path: other, file: join(folder.path, "copy.db"), calendar: utc })).toEqual(refused);
     expect(existsSync(`${other}-serve`)).toBe(false);
     await kill(running);

@@ -13,7 +13,7 @@ import { longQueries } from "../../../src/ledger/sqlite/long-queries.ts";
 import { knownSchema, migrate } from "../../../src/ledger/sqlite/migrate.ts";
 import { inProcessChannel, openSqlite } from "../../../src/ledger/sqlite/open.ts";
 import { CommandQueue } from "../../../src/ledger/queue.ts";
-import { ShortReads } from "../../../src/ledger/sqlite/reads.ts";
+import { SqliteQueries } from "../../../src/ledger/sqlite/short-queries.ts";
 import { streamCharges } from "../../../src/ledger/sqlite/stream.ts";
 import { WriterThread } from "../../../src/ledger/sqlite/threads.ts";
 import { registerOwner, Writer } from "../../../src/ledger/sqlite/writer.ts";
@@ -43,11 +43,11 @@ const command = (path: string) => openStore({ path, calendar: utc, clock, access
 function ledgerOver(db: Connection, channel: BatchChannel, by: Clock = clock) {
   const queue = new CommandQueue(channel, by, { write: () => {}, changed: () => {} });
   const long = longQueries(db, utc);
-  const reads = new ShortReads(db, utc, () => null);
+  const short = new SqliteQueries(db, utc, () => null);
   return {
     queue,
-    ledger: queuedLedger({ queue, reads, long, figures: long, stream: (span) => streamCharges(db.name, span) }),
-    keys: bind("keys", async (reading) => answerEach(db, reading), queue),
+    ledger: queuedLedger({ queue, short, long, figures: long, stream: (span) => streamCharges(db.name, span) }),
+    keys: bind("keys", async (query) => answerEach(db, query), queue),
   };
 }
 

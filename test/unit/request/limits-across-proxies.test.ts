@@ -21,7 +21,7 @@ function proxies(count: number) {
   const limiters = Array.from({ length: count }, () => {
     const member = fleet.join();
     const limiter = createLimiter({ clock, peerUsage: peerUsageOf(member.peers) });
-    member.peers.tell(() => ({ catalogue: "", used: limiter.used(), done: { posted: 0, queued: 0, tasks: 0 } }));
+    member.peers.publish(() => ({ catalogue: "", used: limiter.used(), done: { posted: 0, queued: 0, tasks: 0 } }));
     return { ...limiter, member };
   });
   return { clock, fleet, limiters };

@@ -6,7 +6,7 @@ import type { PicoUsd } from "../../core/money.ts";
 import { parseCanonicalPrice, type PriceVersion } from "../../core/price.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { OldHold } from "../../ports/ledger.ts";
-import type { ShortReadings } from "../readings.ts";
+import type { ShortQueries } from "../short-queries.ts";
 import { budgetOf, snapshot, withoutSeq, type BudgetRow, type StoredBudget } from "../rows/budgets.ts";
 import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
 import { runsTask } from "../tables/tasks.ts";
@@ -18,7 +18,7 @@ import { sumCharges } from "./sum-charges.ts";
 const silentMsMax = 5_000;
 
 /** See the ledger's port: reads of a few milliseconds. */
-export class PostgresReads implements ShortReadings {
+export class PostgresQueries implements ShortQueries {
   readonly #db: Database;
   readonly #calendar: Calendar;
 
@@ -159,6 +159,6 @@ export async function readWindowsToAlert(
   const rows = await db.rows<{ key: string }>("select dedupe_key as key from outbox where dedupe_key = any($1)", [
     keys,
   ]);
-  const told = new Set(rows.map(({ key }) => key));
-  return windows.filter((window) => isAlertDue(window, (key) => told.has(key))).slice(0, limit);
+  const alerted = new Set(rows.map(({ key }) => key));
+  return windows.filter((window) => isAlertDue(window, (key) => alerted.has(key))).slice(0, limit);
 }

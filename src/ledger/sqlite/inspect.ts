@@ -8,7 +8,7 @@ import { runsTask } from "../tables/tasks.ts";
 const tasksSince = 11;
 
 /** What there is to know of a ledger's file without changing it. */
-export interface LedgerLook {
+export interface FileState {
   readonly schema: number;
   readonly known: number;
   /** The zone of windows and days; null where no store was opened on it yet. */
@@ -19,16 +19,16 @@ export interface LedgerLook {
   readonly isServed: boolean;
 }
 
-export type LookResult =
-  | { readonly ok: true; readonly look: LedgerLook }
+export type FileInspection =
+  | { readonly ok: true; readonly state: FileState }
   | { readonly ok: false; readonly failure: CopyFailure };
 
 /** Looks at a ledger; takes its write lock for a moment, if this user may write, and leaves nothing beside it. */
-export async function lookAt(path: string): Promise<LookResult> {
-  return await guarded<LookResult>(async () => {
-    const looked = openKnown(path, mayWrite(path) ? "write" : "read");
-    if (!looked.ok) return looked;
-    const { db, schema } = looked;
+export async function inspectFile(path: string): Promise<FileInspection> {
+  return await guarded<FileInspection>(async () => {
+    const inspected = openKnown(path, mayWrite(path) ? "write" : "read");
+    if (!inspected.ok) return inspected;
+    const { db, schema } = inspected;
     try {
       if (mayWrite(path)) db.exec("begin immediate; rollback");
       const timeZone = db.prepare("select time_zone from meta").pluck().get() as string | null;
@@ -41,7 +41,7 @@ export async function lookAt(path: string): Promise<LookResult> {
         .get() as [number, number | null];
       return {
         ok: true,
-        look: { schema, known: knownSchema(), timeZone, pending: { count, oldestAt }, isServed: isServed(path) },
+        state: { schema, known: knownSchema(), timeZone, pending: { count, oldestAt }, isServed: isServed(path) },
       };
     } finally {
       db.close();

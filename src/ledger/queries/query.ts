@@ -31,10 +31,10 @@ export type BudgetStep =
   | { readonly budgets: "close"; readonly budget: StoredBudget };
 
 /** All its statements are answered from one snapshot. One that writes is answered within a transaction. */
-export type Reading<T> = Generator<Statement | BudgetStep, T, readonly unknown[]>;
+export type Query<T> = Generator<Statement | BudgetStep, T, readonly unknown[]>;
 
 /** The rows of one statement. */
-export function* rowsOf<R>(statement: Statement): Reading<readonly R[]> {
+export function* rowsOf<R>(statement: Statement): Query<readonly R[]> {
   return (yield statement) as readonly R[];
 }
 
@@ -42,11 +42,11 @@ export function* rowsOf<R>(statement: Statement): Reading<readonly R[]> {
 export const sumOf = (sql: string) => `cast(coalesce(sum(${sql}), 0) as bigint)`;
 
 /** The first row of a statement; undefined for none. */
-export function* rowOf<R>(statement: Statement): Reading<R | undefined> {
+export function* rowOf<R>(statement: Statement): Query<R | undefined> {
   return (yield* rowsOf<R>(statement))[0];
 }
 
-/** Writes, where the reading is answered within a transaction that may. */
-export function* write(sql: string, ...values: readonly Value[]): Reading<void> {
+/** Writes, where the query is answered within a transaction that may. */
+export function* write(sql: string, ...values: readonly Value[]): Query<void> {
   yield { sql, values };
 }

@@ -9,7 +9,7 @@ import type { Dialect } from "./dialects.ts";
 import { readPostings } from "./postings.ts";
 import { readPrunedUntil } from "./pruned.ts";
 import { readRawUnits } from "./raw-units.ts";
-import type { Reading } from "./reading.ts";
+import type { Query } from "./query.ts";
 import { readReport } from "./report.ts";
 import { readSpend } from "./spend.ts";
 
@@ -19,7 +19,7 @@ type SharedQueries = Omit<LongQueries, "recent" | "windows" | "windowsToAlert" |
 export function sharedQueries(
   dialect: Dialect,
   calendar: Calendar,
-  answer: <T>(reading: Reading<T>) => Promise<T>,
+  answer: <T>(query: Query<T>) => Promise<T>,
 ): SharedQueries {
   const steps: { readonly [Name in keyof SharedQueries]: Steps<SharedQueries[Name]> } = {
     charges: (query) => readCharges(dialect, query),
@@ -35,7 +35,7 @@ export function sharedQueries(
   };
   const answered = Object.entries(steps).map(([name, query]) => [
     name,
-    (...args: unknown[]) => answer((query as (...all: unknown[]) => Reading<unknown>)(...args)),
+    (...args: unknown[]) => answer((query as (...all: unknown[]) => Query<unknown>)(...args)),
   ]);
   return Object.fromEntries(answered) as SharedQueries;
 }

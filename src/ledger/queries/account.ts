@@ -2,7 +2,7 @@ import type { LedgerTotals } from "../../core/account-sample.ts";
 import type { Source } from "../../core/charge.ts";
 import { noMoney, type PicoUsd } from "../../core/money.ts";
 import type { CorrectionMade } from "../../core/reconciliation.ts";
-import { rowsOf, sumOf, type Reading } from "./reading.ts";
+import { rowsOf, sumOf, type Query } from "./query.ts";
 
 interface PostedRow {
   readonly source: Source;
@@ -20,7 +20,7 @@ interface PendingRow {
 }
 
 /** The ledger's counters: the rollup by days has every posted charge, pruned ones too. */
-export function* readTotals(): Reading<LedgerTotals> {
+export function* readTotals(): Query<LedgerTotals> {
   const posted: Record<Source, PicoUsd> = { reported: noMoney, counted: noMoney, partial: noMoney, assumed: noMoney };
   const inDoubt = { ...posted };
   let [requests, unpriced] = [0, 0];
@@ -54,7 +54,7 @@ export function* readTotals(): Reading<LedgerTotals> {
 }
 
 /** Corrections that were made in the half-open span, and those of charges that ended in it. */
-export function* readCorrections(since: number, until: number): Reading<readonly CorrectionMade[]> {
+export function* readCorrections(since: number, until: number): Query<readonly CorrectionMade[]> {
   const rows = yield* rowsOf<{ made_at: bigint; of_charge_at: bigint; cost: PicoUsd }>({
     sql: `select correction.ended_at as made_at, corrected.ended_at as of_charge_at, correction.cost
       from charges correction join charges corrected on corrected.id = correction.adjusts

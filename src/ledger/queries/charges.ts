@@ -4,10 +4,10 @@ import type { PageEnd } from "../long-queries.ts";
 import { withNumbers } from "../numbers.ts";
 import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
 import type { Dialect } from "./dialects.ts";
-import { rowOf, rowsOf, type Reading, type Statement, type Value } from "./reading.ts";
+import { rowOf, rowsOf, type Query, type Statement, type Value } from "./query.ts";
 
 /** See the ledger's port: newest first; among the charges of one instant, the last written first. */
-export function* readCharges(dialect: Dialect, query: ChargeQuery): Reading<ChargePage> {
+export function* readCharges(dialect: Dialect, query: ChargeQuery): Query<ChargePage> {
   const after = query.after === undefined ? null : yield* placeOf(query.after);
   if (after === undefined) return { charges: [], next: null };
   const rows = yield* rowsOf<ShownChargeRow>(statementOf(dialect, query, after));
@@ -15,7 +15,7 @@ export function* readCharges(dialect: Dialect, query: ChargeQuery): Reading<Char
   return { charges, next: rows.length > query.limit ? (charges.at(-1)?.id ?? null) : null };
 }
 
-function* placeOf(id: string): Reading<PageEnd | undefined> {
+function* placeOf(id: string): Query<PageEnd | undefined> {
   const row = yield* rowOf<PageEnd>({ sql: "select admitted_at as at, seq from charges where id = ?", values: [id] });
   return row && withNumbers(row);
 }

@@ -8,12 +8,12 @@ import type { LongQueries, LongQuery } from "../../../src/ledger/long-queries.ts
 import { answer } from "../../../src/ledger/postgres/answer.ts";
 import { connect, type Database } from "../../../src/ledger/postgres/connection.ts";
 import { longQueries as longQueriesOfServer } from "../../../src/ledger/postgres/long-queries.ts";
-import { PostgresReads } from "../../../src/ledger/postgres/reads.ts";
+import { PostgresQueries } from "../../../src/ledger/postgres/short-queries.ts";
 import { streamCharges as streamFromPostgres } from "../../../src/ledger/postgres/stream.ts";
 import { answerEach } from "../../../src/ledger/sqlite/answer.ts";
 import { connectToRead, type Connection } from "../../../src/ledger/sqlite/connection.ts";
 import { longQueries as longQueriesOfFile } from "../../../src/ledger/sqlite/long-queries.ts";
-import { ShortReads } from "../../../src/ledger/sqlite/reads.ts";
+import { SqliteQueries } from "../../../src/ledger/sqlite/short-queries.ts";
 import { streamCharges } from "../../../src/ledger/sqlite/stream.ts";
 import { samples } from "../../../src/ledger/tables/account-samples.ts";
 import { fillLedger } from "../../support/full-ledger.ts";
@@ -140,7 +140,7 @@ it("of the totals; how many rows were ever written is counted in another way tha
 });
 
 it("of a single charge, a price, what is pending, old holds, budgets and windows", async () => {
-  const [here, there] = [new ShortReads(sqlite, utc, () => null), new PostgresReads(database, utc)];
+  const [here, there] = [new SqliteQueries(sqlite, utc, () => null), new PostgresQueries(database, utc)];
   for (const id of ["r0", "r496", "r451-a", "unknown"]) expect(await there.charge(id)).toEqual(here.charge(id));
   // PostgreSQL has no character of code 0.
   expect(here.charge("r1")).toMatchObject({ servedModel: "a\0b" });

@@ -10,7 +10,7 @@ import type { OldHold } from "../ports/ledger.ts";
 export type Later<T> = T | Promise<T>;
 
 /** See the ledger's port. */
-export interface ShortReadings {
+export interface ShortQueries {
   charge(id: string): Later<Charge | undefined>;
   price(id: string): Later<PriceVersion | undefined>;
   pending(): Later<{ readonly count: number; readonly oldestAt: number | null }>;

@@ -1,7 +1,7 @@
 import { add, noMoney, type PicoUsd } from "../../core/money.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import { otherNames, type SpendQuery, type SpendRow } from "../../ports/spend.ts";
-import { rowsOf, sumOf, type Reading, type Statement } from "./reading.ts";
+import { rowsOf, sumOf, type Query, type Statement } from "./query.ts";
 
 const columns = { key: "key", team: "team", model: "model", group: "price_group" } as const;
 const hourMs = 3_600_000;
@@ -22,9 +22,9 @@ type Row = Readonly<Record<`name_${number}`, string>> & {
  * See the ledger's port. Only the sums that are asked for: what takes time is the sorting of wide rows. A span that is one row
  * is taken from whole days, and from quarter hours at its edges: they are a tenth as many.
  */
-export function* readSpend(calendar: Calendar, query: SpendQuery): Reading<readonly SpendRow[]> {
+export function* readSpend(calendar: Calendar, query: SpendQuery): Query<readonly SpendRow[]> {
   const { each, since, until } = query;
-  function* part(from: number, to: number, fromDays: boolean): Reading<readonly SpendRow[]> {
+  function* part(from: number, to: number, fromDays: boolean): Query<readonly SpendRow[]> {
     if (from >= to) return [];
     const rows = yield* rowsOf<Row>(statementOf(calendar, { ...query, since: from, until: to }, fromDays));
     return rows.map((row) => rowOf(row, query, calendar));

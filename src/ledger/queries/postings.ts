@@ -7,7 +7,7 @@ import type { PageEnd, PostingPage } from "../long-queries.ts";
 import { rollupCounts } from "../rollup-columns.ts";
 import { billingOf, tokensOf, type ChargeRow } from "../rows/charges.ts";
 import type { Dialect } from "./dialects.ts";
-import { rowsOf, type Reading, type Statement } from "./reading.ts";
+import { rowsOf, type Query, type Statement } from "./query.ts";
 import { chargeCounts, chargeGroups, countsOf, groupOf, reportSpan, type GroupRow } from "./report.ts";
 
 /** Charges of one page: some milliseconds of reading, so that other reads get their turn. */
@@ -31,7 +31,7 @@ export function* readPostings(
   calendar: Calendar,
   query: ReportQuery,
   after: PageEnd | null,
-): Reading<PostingPage> {
+): Query<PostingPage> {
   const span = yield* reportSpan(calendar, query);
   const rows = yield* rowsOf<PostingRow>(statementOf(dialect, query, span, after));
   const postings = rows.map((row) => ({

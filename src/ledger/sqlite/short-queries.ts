@@ -5,7 +5,7 @@ import type { PicoUsd } from "../../core/money.ts";
 import { parseCanonicalPrice, type PriceVersion } from "../../core/price.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { OldHold } from "../../ports/ledger.ts";
-import type { ShortReadings } from "../readings.ts";
+import type { ShortQueries } from "../short-queries.ts";
 import { snapshot, withoutSeq, type StoredBudget } from "../rows/budgets.ts";
 import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
 import { readBudgets, readBudgetsOf, sumCharges } from "./budgets.ts";
@@ -13,7 +13,7 @@ import type { Connection, Statement } from "./connection.ts";
 import { runsTask } from "../tables/tasks.ts";
 
 /** Reads that take microseconds, on whichever connection. */
-export class ShortReads implements ShortReadings {
+export class SqliteQueries implements ShortQueries {
   readonly #db: Connection;
   readonly #calendar: Calendar;
   readonly #charge: Statement;

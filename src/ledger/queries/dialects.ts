@@ -1,4 +1,4 @@
-import type { Statement } from "./reading.ts";
+import type { Statement } from "./query.ts";
 
 /** What the two databases say differently. */
 export interface Dialect {

@@ -14,7 +14,7 @@ import { ReportSums, type ReportPart } from "../report-sums.ts";
 import { quarterMs, rollupAmounts, rollupCounts, rollupSums } from "../rollup-columns.ts";
 import { tokensOf } from "../rows/charges.ts";
 import type { Dialect } from "./dialects.ts";
-import { rowsOf, sumOf, type Reading, type Statement, type Value } from "./reading.ts";
+import { rowsOf, sumOf, type Query, type Statement, type Value } from "./query.ts";
 
 /** What a row of a report is grouped by, as it is read. */
 export type GroupRow = Readonly<Record<TagColumn, string | null>> & {
@@ -54,7 +54,7 @@ export function* readReport(
   dialect: Dialect,
   calendar: Calendar,
   query: ReportQuery & OfSession,
-): Reading<readonly ReportRow[]> {
+): Query<readonly ReportRow[]> {
   const { by } = query;
   const sums = new ReportSums(by);
   const span = yield* reportSpan(calendar, query);
@@ -74,7 +74,7 @@ export function* readReport(
   return sums.rows();
 }
 
-export function* reportSpan(calendar: Calendar, query: TimeSpan): Reading<ReportSpan> {
+export function* reportSpan(calendar: Calendar, query: TimeSpan): Query<ReportSpan> {
   const [meta] = yield* rowsOf<{ quarters_from: bigint }>({ sql: "select quarters_from from meta", values: [] });
   const quartersFrom = startOfQuarters(calendar, Number(meta?.quarters_from ?? 0));
   const since = outwards(calendar, query.since, quartersFrom, "start");
