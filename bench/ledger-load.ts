@@ -2,7 +2,7 @@ import type { Caller } from "../src/core/budget.ts";
 import { costOf } from "../src/core/cost.ts";
 import { usd } from "../src/core/money.ts";
 import { canonicalPrice } from "../src/core/price.ts";
-import { noTokens } from "../src/core/tokens.ts";
+import { noTokens } from "../src/core/usage.ts";
 import type { Ledger, Posting } from "../src/ports/ledger.ts";
 import { contentId } from "../src/wire/content-id.ts";
 import { priceOf } from "./prices.ts";

@@ -8,12 +8,12 @@ import { parseArgs } from "node:util";
 import { costOf } from "../src/core/cost.ts";
 import { usd, type PicoUsd } from "../src/core/money.ts";
 import { canonicalPrice } from "../src/core/price.ts";
-import { noTokens } from "../src/core/tokens.ts";
+import { noTokens } from "../src/core/usage.ts";
 import { holdCommand, postCommand, voidCommand, type Command } from "../src/ledger/commands.ts";
 import { connectToWrite, createPrivateFile } from "../src/ledger/sqlite/connection.ts";
 import { migrate } from "../src/ledger/sqlite/migrate.ts";
 import { registerOwner, Writer } from "../src/ledger/sqlite/writer.ts";
-import { calendarOf } from "../src/platform/calendar.ts";
+import { calendarOf } from "../src/platform/clock.ts";
 import { contentId } from "../src/wire/content-id.ts";
 import { priceOf } from "./prices.ts";
 

@@ -15,8 +15,7 @@ import { parseArgs } from "node:util";
 import { startServing } from "../src/server/serving.ts";
 import { loadSettings } from "../src/config/load.ts";
 import { silentLog } from "../src/platform/log.ts";
-import { isTimeZone } from "../src/platform/calendar.ts";
-import { systemClock } from "../src/platform/clock.ts";
+import { isTimeZone, systemClock } from "../src/platform/clock.ts";
 
 const [path] = parseArgs({ allowPositionals: true }).positionals;
 if (path === undefined) throw new Error("usage: node bench/overview.ts FILE");

@@ -1,6 +1,6 @@
 import { usd, type PicoUsdPerToken } from "../src/core/money.ts";
 import type { PriceVersion, Rates } from "../src/core/price.ts";
-import { tokenClasses } from "../src/core/tokens.ts";
+import { tokenClasses } from "../src/core/usage.ts";
 
 /** Prices of models that there are not: with tiers of both kinds, and minimum charges, so that sums cover what an audit checks. */
 export function priceOf(index: number): PriceVersion {

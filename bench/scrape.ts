@@ -17,8 +17,7 @@ import { silentLog } from "../src/platform/log.ts";
 import { connectToWrite, createPrivateFile, type Connection } from "../src/ledger/sqlite/connection.ts";
 import { migrate } from "../src/ledger/sqlite/migrate.ts";
 import { rollupDimensions, rollupSums } from "../src/ledger/rollup-columns.ts";
-import { calendarOf, isTimeZone } from "../src/platform/calendar.ts";
-import { systemClock } from "../src/platform/clock.ts";
+import { calendarOf, isTimeZone, systemClock } from "../src/platform/clock.ts";
 
 const [keysText = "1000", perKeyText = "6", daysText = "31", chargesText = "1000000"] = parseArgs({
   allowPositionals: true,

@@ -1,9 +1,8 @@
 import type { Charge } from "../src/core/charge.ts";
 import { costOf } from "../src/core/cost.ts";
-import type { Doubt } from "../src/core/doubts.ts";
+import { completionTotal, noTokens, promptClasses, type Doubt, type TokenCounts } from "../src/core/usage.ts";
 import { formatUsd, larger, noMoney, type PicoUsd } from "../src/core/money.ts";
 import type { PinnedPrice, PriceVersion } from "../src/core/price.ts";
-import { completionTotal, noTokens, promptClasses, type TokenCounts } from "../src/core/tokens.ts";
 import { estimatedModels, familyCreation, modelOutputMax, picoUsdPerUnit } from "./prices.ts";
 import type { SimulatedExchange } from "./client.ts";
 import type { Generation } from "./generation.ts";

@@ -1,4 +1,4 @@
-import { noTokens, type TokenCounts } from "../src/core/tokens.ts";
+import { noTokens, type TokenCounts } from "../src/core/usage.ts";
 import { modelOutputMax, models } from "./prices.ts";
 import { chunk, event, headOf, type Manner, type Piece, type Wire } from "./pieces.ts";
 import { promptTokensOf, tokensOf } from "./tokens.ts";

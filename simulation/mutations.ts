@@ -128,7 +128,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   ],
   "a burst that goes unnoticed": [
     {
-      file: "core/stream-bursts.ts",
+      file: "core/slices.ts",
       from: "if (this.isBurst || this.#inWindow <= most * bytesPerToken) return false;",
       to: "if (this.isBurst || this.#inWindow <= most * bytesPerToken * 1000) return false;",
     },

@@ -1,7 +1,7 @@
 import { loadSettings } from "../src/config/load.ts";
 import type { Settings } from "../src/config/settings.ts";
 import { usd } from "../src/core/money.ts";
-import { isTimeZone } from "../src/platform/calendar.ts";
+import { isTimeZone } from "../src/platform/clock.ts";
 import type { Plan } from "./plan.ts";
 
 const loaded = loadSettings({

@@ -3,9 +3,9 @@ import type { Settings } from "../src/config/settings.ts";
 import type { PinnedPrice } from "../src/core/price.ts";
 import { noLimits, type Limits } from "../src/core/limits.ts";
 import { credentialOf } from "../src/wire/run-credential.ts";
-import { everyKey } from "../src/core/stream-bursts.ts";
+import { everyKey } from "../src/core/slices.ts";
 import type { BatchResult, Command, Replies } from "../src/ledger/commands.ts";
-import { calendarOf } from "../src/platform/calendar.ts";
+import { calendarOf } from "../src/platform/clock.ts";
 import type { Charge } from "../src/core/charge.ts";
 import type { Calendar } from "../src/ports/calendar.ts";
 import { faultsOf, type Case } from "./audit.ts";
@@ -18,7 +18,6 @@ import { startInstance, type Instance } from "./instance.ts";
 import {
   bodyOf,
   budgetOf,
-  taskBodyOf,
   changeKinds,
   keyNames,
   mannerOf,
@@ -26,6 +25,7 @@ import {
   removalOf,
   secretOf,
   session,
+  taskBodyOf,
   teams,
   zones,
   type Change,

@@ -1,6 +1,6 @@
 import type { TokenCounter } from "../src/ports/token-counter.ts";
 import { tokenInput } from "../src/platform/tokens/chat-template.ts";
-import { chatTextOf } from "../src/wire/chat-request.ts";
+import { chatTextOf } from "../src/wire/endpoints/chat-completions.ts";
 import type { Owner, World } from "./world.ts";
 
 const bytesPerToken = 4;

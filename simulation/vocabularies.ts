@@ -1,4 +1,4 @@
-import { completionTotal, promptTotal, type TokenCounts } from "../src/core/tokens.ts";
+import { completionTotal, promptTotal, type TokenCounts } from "../src/core/usage.ts";
 import type { Chance } from "./world.ts";
 
 /** Ways to state a usage. Each says exactly what the gateway bills. */

@@ -3,8 +3,7 @@ import { parsePostgresUrl } from "../../src/core/postgres-url.ts";
 import { openPostgres } from "../../src/ledger/postgres/open.ts";
 import { openSqlite } from "../../src/ledger/sqlite/open.ts";
 import type { OpenResult, Store } from "../../src/ledger/store.ts";
-import { calendarOf } from "../../src/platform/calendar.ts";
-import { systemClock } from "../../src/platform/clock.ts";
+import { calendarOf, systemClock } from "../../src/platform/clock.ts";
 import { drive, type LedgerLoad, type LedgerSample } from "../ledger-load.ts";
 import type { BudgetsOrder, FromLedger, LedgerOrder, ToLedger } from "../postgres.ts";
 

@@ -1,6 +1,5 @@
 import { createHash, timingSafeEqual } from "node:crypto";
-import { settingsAdmin, type Admin, type AdminFailure, type AdminRole } from "../core/admins.ts";
-import { isLive } from "../core/keys.ts";
+import { isLive, settingsAdmin, type Admin, type AdminFailure, type AdminRole } from "../core/keys.ts";
 import type { AdminStore } from "../ports/admin-store.ts";
 import type { Clock } from "../ports/clock.ts";
 import { FailedTries } from "./failed-tries.ts";

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { z } from "zod";
-import { adminRoles, reservedAdminNames, type Admin } from "../core/admins.ts";
+import { adminRoles, reservedAdminNames, type Admin } from "../core/keys.ts";
 import type { AdminStore } from "../ports/admin-store.ts";
 import type { Clock } from "../ports/clock.ts";
 import { digestOfKey, lifetimeMsMax } from "./keys.ts";

@@ -3,7 +3,7 @@ import { isOfSession, parseScope, periods, teamOfScope } from "../core/budget.ts
 import { unknownFields } from "../core/fault.ts";
 import { namePattern } from "../core/keys.ts";
 import { limitMax } from "../core/limits.ts";
-import { outputCapMax } from "../core/output-cap.ts";
+import { outputCapMax } from "../core/bounds.ts";
 import { parseUsd } from "../core/money.ts";
 import { patternPattern, wholeNumberOrNull } from "./fields.ts";
 

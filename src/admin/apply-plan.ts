@@ -1,10 +1,9 @@
 import { budgetObject, keyObject } from "../core/audit.ts";
 import { formatScope, parseScope, teamOfScope, type Budget, type Period, type Scope } from "../core/budget.ts";
-import { isoTime, isoTimeOrNull } from "../core/iso-time.ts";
-import { isLive, type Key } from "../core/keys.ts";
+import { isoTime, isoTimeOrNull } from "../core/time.ts";
+import { isLive, type Key, type Team } from "../core/keys.ts";
 import { changedLimits, noLimits, type Limits } from "../core/limits.ts";
 import { formatUsd, noMoney, parseUsd } from "../core/money.ts";
-import type { Team } from "../core/teams.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Path } from "../ports/yaml.ts";
 import type { ApplyFile, StatedBudget, StatedKey, StatedTeam } from "./apply-file.ts";

@@ -1,6 +1,6 @@
 import type { Charge, ChargeState } from "../core/charge.ts";
 import type { ChargePrices } from "../core/cost.ts";
-import { isTagName } from "../core/tags.ts";
+import { isTagName } from "../core/keys.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import { pricesOf, type ChargePage, type ChargeQuery, type LedgerQueries } from "../ports/ledger.ts";
 import { noSuchCharge } from "./corrections.ts";

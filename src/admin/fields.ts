@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { namePattern } from "../core/keys.ts";
 import { limitMax } from "../core/limits.ts";
-import { outputCapMax } from "../core/output-cap.ts";
+import { outputCapMax } from "../core/bounds.ts";
 
 const nameShape = "must be 1 to 63 of a-z, 0-9, dot, underscore and dash, beginning with a letter or a digit";
 

@@ -1,6 +1,6 @@
 import { createHash, randomBytes } from "node:crypto";
 import { z } from "zod";
-import { isoTime } from "../core/iso-time.ts";
+import { isoTime } from "../core/time.ts";
 import { isLive, type Key } from "../core/keys.ts";
 import { changedLimits, noLimits } from "../core/limits.ts";
 import type { Clock } from "../ports/clock.ts";

@@ -1,9 +1,17 @@
 import { randomBytes } from "node:crypto";
 import { z } from "zod";
-import type { Key } from "../core/keys.ts";
+import {
+  isTagName,
+  runSessionMsMax,
+  runSessionsKeptMax,
+  runSessionsMax,
+  sessionTag,
+  tagsMax,
+  tagValueBytesMax,
+  type Key,
+  type RunSession,
+} from "../core/keys.ts";
 import { parseUsd } from "../core/money.ts";
-import { runSessionMsMax, runSessionsKeptMax, runSessionsMax, type RunSession } from "../core/run-sessions.ts";
-import { isTagName, sessionTag, tagsMax, tagValueBytesMax } from "../core/tags.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { RunSessions } from "../ports/run-sessions.ts";
 import { credentialOf } from "../wire/run-credential.ts";

@@ -1,7 +1,6 @@
 import { z } from "zod";
-import { isLive } from "../core/keys.ts";
+import { isLive, type Team } from "../core/keys.ts";
 import { changedLimits, noLimits } from "../core/limits.ts";
-import type { Team } from "../core/teams.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { TeamStore } from "../ports/team-store.ts";

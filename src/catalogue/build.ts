@@ -1,12 +1,11 @@
 import { ceilingPrice } from "../core/price.ts";
-import { tokenClasses } from "../core/tokens.ts";
+import { tokenClasses } from "../core/usage.ts";
 import { contentId } from "../wire/content-id.ts";
-import { blockOf, type Block } from "./block.ts";
+import { blockOf, readPriceFile, type Block, type Path, type ReadFile } from "./read.ts";
 import { catalogueOf, type CatalogueData, type Entry, type LoadedCatalogue } from "./catalogue.ts";
 import { suggest, type Fault } from "../core/fault.ts";
 import type { Origins } from "./origins.ts";
 import { readFraction, type Fraction } from "./rates.ts";
-import { readPriceFile, type Path, type ReadFile } from "./read.ts";
 import { resolveModel, type ModelStatement } from "./resolve.ts";
 import { routesOf } from "./routes.ts";
 import { resolveTasks } from "./task-prices.ts";

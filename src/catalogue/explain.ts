@@ -1,6 +1,6 @@
 import type { Catalogue, FileLocation, PriceEntry, PriceExplanation, RateRule, TierRules } from "../ports/catalogue.ts";
 import { ceilingPrice, serviceTierNames } from "../core/price.ts";
-import { statedClass, tokenClasses } from "../core/tokens.ts";
+import { statedClass, tokenClasses } from "../core/usage.ts";
 import { nearest } from "../core/fault.ts";
 import type { ModelOrigin, Origins } from "./origins.ts";
 import { rateRule, type Fraction, type StatedSides } from "./rates.ts";

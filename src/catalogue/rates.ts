@@ -1,6 +1,6 @@
 import { parseRate, parseUsd, type PicoUsd, type PicoUsdPerToken } from "../core/money.ts";
 import type { Rates } from "../core/price.ts";
-import { parentClass, statedClass, tokenClasses, type TokenClass } from "../core/tokens.ts";
+import { parentClass, statedClass, tokenClasses, type TokenClass } from "../core/usage.ts";
 import { invariant } from "../core/assert.ts";
 import type { RateRule } from "../ports/catalogue.ts";
 import type { StatedRates } from "./schema.ts";

@@ -1,19 +1,19 @@
 import { invariant } from "../core/assert.ts";
-import { imageTokensMax, type ImageRule } from "../core/image-tokens.ts";
+import { imageTokensMax, type ImageRule } from "../core/prompt-text.ts";
 import { parseRate } from "../core/money.ts";
 import {
   canonicalPrice,
   ceilingPrice,
-  type PinnedPrice,
   serviceTierNames,
+  type PinnedPrice,
   type PriceTier,
   type PriceVersion,
   type ToolFee,
 } from "../core/price.ts";
-import { unchanged, type Permille } from "../core/tokens.ts";
+import { unchanged, type Permille } from "../core/usage.ts";
 import type { CatalogueModel, ModelSpan } from "../ports/catalogue.ts";
 import { contentId } from "../wire/content-id.ts";
-import type { Block } from "./block.ts";
+import type { Block } from "./read.ts";
 import {
   chargedRates,
   chargedUsd,

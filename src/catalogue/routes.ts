@@ -1,16 +1,15 @@
 import {
+  canonicalSegments,
   hasTaskId,
   isBelow,
   overlap,
   ownPaths,
   unversionedPaths,
-  canonicalSegments,
   type RouteKind,
   type RouteMethod,
   type TaskRoute,
 } from "../core/task-routes.ts";
-import type { Block } from "./block.ts";
-import type { ReadFile } from "./read.ts";
+import type { Block, ReadFile } from "./read.ts";
 import type { StatedRoute } from "./schema.ts";
 
 /** A route as a file states it; null takes away that of an earlier layer. */

@@ -2,8 +2,8 @@ import { z } from "zod";
 import { unknownFields } from "../core/fault.ts";
 import { parseRate, parseUsd } from "../core/money.ts";
 import { routeKinds, routeMethods } from "../core/task-routes.ts";
-import { streamKinds } from "../core/stream-bursts.ts";
-import { tokenClasses, units, type TokenClass } from "../core/tokens.ts";
+import { streamKinds } from "../core/slices.ts";
+import { tokenClasses, units, type TokenClass } from "../core/usage.ts";
 
 /**
  * The shape of a price file. Every `error` is the end of the sentence "write …", so that a fault says what is wanted.

@@ -1,8 +1,7 @@
-import { scaledDecimal } from "../core/decimal.ts";
-import { noMoney } from "../core/money.ts";
+import { noMoney, scaledDecimal } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
 import type { TaskHistory, TaskQuantity, TaskSpan } from "../ports/catalogue.ts";
-import type { Block } from "./block.ts";
+import type { Block } from "./read.ts";
 import { chargedUsd, freeRates, inexact, usdOf, type Fraction } from "./rates.ts";
 import { pin, type ModelStatement } from "./resolve.ts";
 import type { StatedTaskPrice } from "./schema.ts";

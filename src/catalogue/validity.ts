@@ -1,4 +1,4 @@
-import type { Block } from "./block.ts";
+import type { Block } from "./read.ts";
 import type { StatedPrice } from "./schema.ts";
 
 /** Dates of a price's validity. */

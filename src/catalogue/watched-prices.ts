@@ -1,8 +1,7 @@
 import { createHash } from "node:crypto";
 import { watch, type FSWatcher } from "node:fs";
 import type { Clock } from "../ports/clock.ts";
-import { loop, type Loop } from "../platform/loop.ts";
-import { sleep } from "../platform/sleep.ts";
+import { loop, sleep, type Loop } from "../platform/loop.ts";
 import { buildCatalogue, type CatalogueBuilder, type PriceText } from "./build.ts";
 import { buildOnThread } from "./building-thread.ts";
 import type { LoadedCatalogue } from "./catalogue.ts";

@@ -1,6 +1,6 @@
 import { createAdmin, newAdminSchema, revokeAdmin, type NewAdmin } from "../admin/admins.ts";
 import { inputFault } from "../admin/result.ts";
-import { adminRoles, type AdminRole } from "../core/admins.ts";
+import { adminRoles, type AdminRole } from "../core/keys.ts";
 import { adminJson, newAdminJson } from "../reporting/admins.ts";
 import { isoTime } from "../reporting/names.ts";
 import { lifetimeArgument } from "./arguments.ts";

@@ -6,7 +6,7 @@ import { formatFault } from "../core/fault.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { ReadYaml } from "../ports/yaml.ts";
 import { keysGoTo, keysOutProblem, type NewKey } from "./apply-keys.ts";
-import { calendarOf } from "../platform/calendar.ts";
+import { calendarOf } from "../platform/clock.ts";
 import { readYaml } from "../platform/yaml.ts";
 import { command, json, refusal, type Given, type Refusal } from "./command.ts";
 import { note, printJson, printLine, type ExitCode, type Io } from "./io.ts";

@@ -1,11 +1,10 @@
 import { InvalidArgumentError } from "commander";
 import { lifetimeMsMax, overlapMsMax } from "../admin/keys.ts";
-import { parseDuration } from "../core/duration.ts";
+import { parseDuration } from "../core/time.ts";
 import { limitMax } from "../core/limits.ts";
-import { outputCapMax } from "../core/output-cap.ts";
-import { reportDimensions, type ReportDimension } from "../ports/ledger.ts";
+import { outputCapMax } from "../core/bounds.ts";
+import { reportDimensions, type ReportDimension, type TimeSpan } from "../ports/ledger.ts";
 import { readDimensions } from "../reporting/report.ts";
-import type { TimeSpan } from "../ports/ledger.ts";
 import { isDate, parseInstant } from "../reporting/instants.ts";
 import { refusal, type Refusal } from "./command.ts";
 import type { LedgerTools } from "./tools.ts";

@@ -1,6 +1,6 @@
 import { listCharges, showCharge } from "../admin/charge-lists.ts";
 import { correctCharge } from "../admin/corrections.ts";
-import { completionTotal, promptTotal } from "../core/tokens.ts";
+import { completionTotal, promptTotal } from "../core/usage.ts";
 import { chargeDetailsJson, chargeJson, chargesJson } from "../reporting/charges.ts";
 import type { ChargeDetailsJson, ChargeJson } from "../reporting/shapes/charges.ts";
 import { parseInstant } from "../reporting/instants.ts";

@@ -1,9 +1,9 @@
 import { InvalidArgumentError } from "commander";
 import { parseDatabase, shownDatabase, type DatabaseSetting } from "../config/database.ts";
-import { parseDuration } from "../core/duration.ts";
+import { parseDuration } from "../core/time.ts";
 import { formatUsd } from "../core/money.ts";
 import { isPostgresUrl } from "../core/postgres-url.ts";
-import { pruneAgeMsMin } from "../core/retention.ts";
+import { pruneAgeMsMin } from "../core/charge.ts";
 import { verificationJson } from "../reporting/verification.ts";
 import type { CopiedLedger, MovedLedger, PostgresSetting } from "../server/database.ts";
 import type { Clock } from "../ports/clock.ts";

@@ -12,8 +12,7 @@ import {
   type EstimateParams,
   type EstimateTools,
 } from "../reporting/estimate.ts";
-import { readChatRequest } from "../wire/chat-request.ts";
-import { chatCompletions } from "../wire/endpoints/chat-completions.ts";
+import { chatCompletions, readChatRequest } from "../wire/endpoints/chat-completions.ts";
 import { loadPrices } from "../server/prices.ts";
 import { wholeNumberArgument } from "./arguments.ts";
 import { command, json, refusal, type Given, type Refusal } from "./command.ts";

@@ -2,7 +2,7 @@ import { parseInstant } from "../reporting/instants.ts";
 import { fieldsText } from "../reporting/model-diff.ts";
 import { priceShown, type PriceShown } from "../reporting/price-explained.ts";
 import { explainModel } from "../server/prices.ts";
-import { calendarOf } from "../platform/calendar.ts";
+import { calendarOf } from "../platform/clock.ts";
 import { command, json, refusal } from "./command.ts";
 import { printLine, type Io } from "./io.ts";
 import { figures, printFields, printTable, type TableCell } from "./table.ts";

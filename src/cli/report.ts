@@ -1,5 +1,5 @@
 import { formatUsd, noMoney, parseSignedUsd, type PicoUsd } from "../core/money.ts";
-import { completionTotal, promptTotal } from "../core/tokens.ts";
+import { completionTotal, promptTotal } from "../core/usage.ts";
 import { isTagDimension, reportDimensions, type ReportDimension } from "../ports/ledger.ts";
 import { reportCsv } from "../reporting/csv.ts";
 import { isoTime, keyNames } from "../reporting/names.ts";

@@ -89,7 +89,7 @@ export async function toolsFor(
   command: Command,
   use: SettingUse | undefined,
 ): Promise<{ readonly ok: true; readonly value: Tools } | Refusal> {
-  const { calendarOf, isTimeZone } = await import("../platform/calendar.ts");
+  const { calendarOf, isTimeZone } = await import("../platform/clock.ts");
   const { env, readFile, clock } = surroundings;
   const flags = settingFlagsOf(command);
   const loadFor = (used: SettingUse) => loadSettings({ env, flags, readFile, isTimeZone, ...used });

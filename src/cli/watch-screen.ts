@@ -1,7 +1,7 @@
 import { namedScope, type BudgetWindow } from "../core/budget.ts";
 import type { Charge } from "../core/charge.ts";
 import { formatUsd, stepsOf, type PicoUsd } from "../core/money.ts";
-import { completionTotal, promptTotal } from "../core/tokens.ts";
+import { completionTotal, promptTotal } from "../core/usage.ts";
 import type { NameOf } from "../reporting/names.ts";
 import type { WatchedSums } from "../reporting/watched.ts";
 import { isUnicode, limitBar } from "./bars.ts";

@@ -5,7 +5,7 @@ import { chargeJson } from "../reporting/charges.ts";
 import { isoTime, keyNamesOf, type NameOf } from "../reporting/names.ts";
 import { SpendMemory } from "../reporting/spend-memory.ts";
 import { RequestWatch, watchedSums, type WatchFilter } from "../reporting/watched.ts";
-import { completionTotal, promptTotal } from "../core/tokens.ts";
+import { completionTotal, promptTotal } from "../core/usage.ts";
 import { command } from "./command.ts";
 import { jsonText, visible, type ExitCode } from "./io.ts";
 import type { LedgerTools } from "./tools.ts";

@@ -1,4 +1,4 @@
-import { completionTotal, promptTotal } from "../core/tokens.ts";
+import { completionTotal, promptTotal } from "../core/usage.ts";
 import type { NotRecomputed } from "../core/what-if.ts";
 import type { ReportQuery } from "../ports/ledger.ts";
 import { whatIfCsv } from "../reporting/csv.ts";

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { addressKind, isAllowed } from "../core/addresses.ts";
-import { parseDuration } from "../core/duration.ts";
+import { parseDuration } from "../core/time.ts";
 import { parseUsd } from "../core/money.ts";
 import { hostOf, isLoopback, parseHost, parseOrigin, type GatewayAddress } from "./addresses.ts";
 import { parseDatabase } from "./database.ts";

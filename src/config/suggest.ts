@@ -1,4 +1,4 @@
-import { editDistance } from "../core/edit-distance.ts";
+import { editDistance } from "../core/fault.ts";
 
 /** The known name that a mistyped one most likely meant; undefined when none is near. */
 export function closest(mistyped: string, known: readonly string[]): string | undefined {

@@ -1,4 +1,4 @@
-import { outputCapMax } from "../core/output-cap.ts";
+import { outputCapMax } from "../core/bounds.ts";
 import {
   bytes,
   choice,

@@ -1,10 +1,7 @@
-import type { Admin } from "./admins.ts";
+import type { Admin, Key, KeyChange, RunSession, Team } from "./keys.ts";
 import { namedScope, type Budget } from "./budget.ts";
-import { isoTime, isoTimeOrNull } from "./iso-time.ts";
-import type { Key, KeyChange } from "./keys.ts";
+import { isoTime, isoTimeOrNull } from "./time.ts";
 import { formatUsd, noMoney, type PicoUsd } from "./money.ts";
-import type { RunSession } from "./run-sessions.ts";
-import type { Team } from "./teams.ts";
 
 /**
  * Audit entries: one for each change to keys, teams, budgets, admins or charges. The store writes an entry in the

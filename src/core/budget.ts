@@ -1,6 +1,6 @@
 import type { PicoUsd } from "./money.ts";
-import type { HoldBasis } from "./output-cap.ts";
-import { isRunSession, runSessionOf, sessionTag } from "./tags.ts";
+import type { HoldBasis } from "./bounds.ts";
+import { isRunSession, runSessionOf, sessionTag } from "./keys.ts";
 
 /**
  * Requests that a budget limits. `eachKey`: a default that applies to each key (of a team, if named) separately.

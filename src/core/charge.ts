@@ -1,10 +1,9 @@
 import type { Billing } from "./cost.ts";
-import type { Doubt } from "./doubts.ts";
-import type { PicoUsd } from "./money.ts";
-import type { HoldBasis } from "./output-cap.ts";
+import type { Doubt, TokenCounts } from "./usage.ts";
+import { noMoney, picoUsdMax, type PicoUsd } from "./money.ts";
+import type { HoldBasis } from "./bounds.ts";
 import type { Delivered } from "./settlement.ts";
 import type { Consumption } from "./tasks.ts";
-import type { TokenCounts } from "./tokens.ts";
 
 /** Kind of a hold. A request settles with its answer; a task with a known id settles by its record only. */
 export type HoldKind = "request" | "task";
@@ -85,3 +84,32 @@ export interface Charge {
   /** Author of a correction. */
   readonly adjustedBy: string | null;
 }
+
+export type CorrectionFault = "not_posted" | "is_adjustment" | "below_zero" | "too_large";
+
+/**
+ * Returns why a charge cannot be corrected by an amount; null when it can. `corrected` is the sum of its corrections so
+ * far. A charge without a price counts as 0, so its cost can be added later.
+ */
+export function correctionFault(
+  { state, formula, cost }: Pick<Charge, "state" | "formula" | "cost">,
+  corrected: bigint,
+  amount: PicoUsd,
+): CorrectionFault | null {
+  if (state !== "posted") return "not_posted";
+  if (formula === "adjustment") return "is_adjustment";
+  const total = (cost ?? noMoney) + corrected + amount;
+  if (total < 0n) return "below_zero";
+  return total > picoUsdMax ? "too_large" : null;
+}
+
+const dayMs = 86_400_000;
+
+/** Age up to which quarter-hour sums are kept, in milliseconds. */
+export const quartersKeptMs = 35 * dayMs;
+
+/**
+ * Smallest age at which charges are pruned, in milliseconds. The current windows of every period but `total`, and the
+ * kept quarter hours, are then newer than what is pruned.
+ */
+export const pruneAgeMsMin = 36 * dayMs;

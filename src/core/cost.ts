@@ -19,7 +19,7 @@ import {
   tokenClasses,
   type TokenClass,
   type TokenCounts,
-} from "./tokens.ts";
+} from "./usage.ts";
 
 export interface Cost {
   /** What the gateway charges, its minimum included. */

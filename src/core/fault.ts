@@ -1,5 +1,3 @@
-import { editDistance } from "./edit-distance.ts";
-
 /** A fault in a file that people write: its position and the fix. Lines and columns count from 1. */
 export interface Fault {
   readonly file: string;
@@ -32,4 +30,18 @@ export function suggest(given: string, known: readonly string[]): string {
 /** Returns one sentence a line for the fields that a block does not know. */
 export function unknownFields(given: readonly string[], known: readonly string[]): string {
   return given.map((name) => `unknown field "${name}"; ${suggest(name, known)}`).join("\n");
+}
+
+/** Levenshtein distance of two names of a few dozen characters: letters to insert, remove or replace. */
+export function editDistance(a: string, b: string): number {
+  let previous = Array.from({ length: b.length + 1 }, (_, index) => index);
+  for (let row = 1; row <= a.length; row++) {
+    const current = [row];
+    for (let column = 1; column <= b.length; column++) {
+      const replaced = (previous[column - 1] ?? 0) + (a[row - 1] === b[column - 1] ? 0 : 1);
+      current.push(Math.min(replaced, (previous[column] ?? 0) + 1, (current[column - 1] ?? 0) + 1));
+    }
+    previous = current;
+  }
+  return previous[b.length] ?? 0;
 }

@@ -1,4 +1,6 @@
 import { changedLimits, type Limits, type LimitsChange } from "./limits.ts";
+import type { Scope } from "./budget.ts";
+import type { PicoUsd } from "./money.ts";
 
 /** An internal key. Only a digest of its secret is stored. Times are milliseconds since 1970 UTC. */
 export interface Key {
@@ -102,4 +104,139 @@ export function matchesPattern(pattern: string, text: string): boolean {
     position = found + piece.length;
   }
   return position <= text.length - last.length;
+}
+
+/** Keys that share limits. Times are milliseconds since 1970 UTC. */
+export interface Team {
+  readonly name: string;
+  /** Wildcard patterns of the models that its keys may use; null for all. */
+  readonly models: readonly string[] | null;
+  readonly limits: Limits;
+  /** Most output tokens for each choice that a request of its keys may ask for; null for no cap. */
+  readonly outputCap: number | null;
+  readonly createdAt: number;
+}
+
+/** Changes to a team; absent fields stay. */
+export interface TeamChange {
+  readonly models?: readonly string[] | null | undefined;
+  readonly limits?: LimitsChange | undefined;
+  readonly outputCap?: number | null | undefined;
+}
+
+export function changedTeam(team: Team, { models, limits, outputCap }: TeamChange): Team {
+  return {
+    ...team,
+    models: models === undefined ? team.models : models,
+    limits: changedLimits(team.limits, limits),
+    outputCap: outputCap === undefined ? team.outputCap : outputCap,
+  };
+}
+
+/** Viewers only read; editors also change. */
+export const adminRoles = ["viewer", "editor"] as const;
+export type AdminRole = (typeof adminRoles)[number];
+
+/** A token of the admin API. Only a digest of its secret is stored. */
+export interface Admin extends Pick<Key, "id" | "name" | "digest" | "createdAt" | "expiresAt" | "revokedAt"> {
+  readonly role: AdminRole;
+}
+
+/** The name under which `FAREBOX_ADMIN_TOKEN` makes changes. */
+export const settingsAdmin = "env";
+
+/** The name under which farebox itself makes changes, as in its demo. */
+export const fareboxAdmin = "farebox";
+
+/** Names in the audit log that no admin can have. */
+export const reservedAdminNames: readonly string[] = [settingsAdmin, fareboxAdmin];
+
+/**
+ * Reasons to refuse a call of the admin API. `too_many`: refused at once, because too many failed attempts are waiting.
+ */
+export const adminFailures = ["missing", "unknown", "expired", "revoked", "too_many"] as const;
+export type AdminFailure = (typeof adminFailures)[number];
+
+/**
+ * Tags attribute a charge: `name=value` pairs that the client chooses. They are stored with it and are never metric
+ * labels.
+ */
+
+/** Most tags of a request. */
+export const tagsMax = 8;
+
+/** The length of a value, in bytes of UTF-8. */
+export const tagValueBytesMax = 128;
+
+/** Names as keys and teams have them. */
+export function isTagName(text: string): boolean {
+  return /^[a-z0-9][a-z0-9._-]{0,62}$/.test(text);
+}
+
+/** The tag that names the session of `farebox run` in which a request was made. */
+export const sessionTag = "session";
+
+/** Reports that a value of the session tag belongs to `farebox run`: only its credential may use it. */
+export function isRunSession(value: string): boolean {
+  return /^run_[a-z0-9]{1,40}$/.test(value);
+}
+
+/** Returns the session of `farebox run` that tags name; null for none. */
+export function runSessionOf(tags: Readonly<Record<string, string>>): string | null {
+  const value = Object.hasOwn(tags, sessionTag) ? tags[sessionTag] : undefined;
+  return value !== undefined && isRunSession(value) ? value : null;
+}
+
+/** A session of `farebox run`, created by a key. Times are milliseconds since 1970 UTC. */
+export interface RunSession {
+  /** `run_` and a unique part: the value of the tag `session` of its charges. */
+  readonly id: string;
+  /** The id of the key that it belongs to. */
+  readonly key: string;
+  /** Tags that all its requests carry, in addition to its own. */
+  readonly tags: Readonly<Record<string, string>>;
+  /** Hard limit of what it may spend; null for none of its own. */
+  readonly budget: PicoUsd | null;
+  readonly createdAt: number;
+  readonly expiresAt: number;
+  readonly endedAt: number | null;
+}
+
+/** Longest life of a session, in milliseconds. */
+export const runSessionMsMax = 12 * 3_600_000;
+
+/** Open sessions that a key may have. */
+export const runSessionsMax = 100;
+
+/** Most sessions of a key that are open or ended within `runBudgetKeptMs`; also its most session budgets. */
+export const runSessionsKeptMax = 1_000;
+
+/**
+ * Time that a session's budget is kept after its end, in milliseconds: longer than an admitted request takes to place
+ * its hold.
+ */
+export const runBudgetKeptMs = 3_600_000;
+
+/** Reports that a key with this many sessions may create another one. */
+export function hasRoomForSession({ open, kept }: { readonly open: number; readonly kept: number }): boolean {
+  return open < runSessionsMax && kept < runSessionsKeptMax;
+}
+
+export const runSessionStates = ["open", "ended", "expired"] as const;
+export type RunSessionState = (typeof runSessionStates)[number];
+
+export function stateOfSession({ endedAt, expiresAt }: RunSession, at: number): RunSessionState {
+  if (endedAt !== null) return "ended";
+  return at < expiresAt ? "open" : "expired";
+}
+
+/** Reports that the secret which created the session was rotated and is no longer valid. */
+export function isSecretReplaced({ createdAt }: RunSession, { rotatedAt, previous }: Key, at: number): boolean {
+  if (rotatedAt === null || createdAt >= rotatedAt) return false;
+  return previous === null || at >= previous.validUntil;
+}
+
+/** The scope of a session's budget. */
+export function scopeOfSession({ key, id }: Pick<RunSession, "key" | "id">): Scope & { readonly kind: "key" } {
+  return { kind: "key", key, session: id };
 }

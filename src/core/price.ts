@@ -1,5 +1,5 @@
 import type { PicoUsd, PicoUsdPerToken } from "./money.ts";
-import { parentClass, tokenClasses, type TokenClass } from "./tokens.ts";
+import { parentClass, tokenClasses, type TokenClass } from "./usage.ts";
 
 /**
  * Id of the ceiling price for models that no price file names, and the group of its charges: it marks them in every

@@ -1,4 +1,153 @@
-import type { ChatText } from "./chat-text.ts";
+import { scaleTokens, type Permille } from "./usage.ts";
+
+/** An image of a prompt, as far as the request shows it. */
+export interface ImagePart {
+  /** Null for an image at an address, and for an unknown format. */
+  readonly size: ImageSize | null;
+  /** The `detail` that the request states; "auto" where it states none. */
+  readonly detail: string;
+}
+
+/** In pixels. */
+export interface ImageSize {
+  readonly width: number;
+  readonly height: number;
+}
+
+/** Rule by which a model family counts an image. */
+export type ImageRule = TileRule | PatchRule;
+
+/** Scaled to fit 2048 x 2048, then to a short side of 768, and cut into tiles of 512 x 512. */
+export interface TileRule {
+  readonly kind: "tiles";
+  /** Tokens of an image at low detail, and of each image in addition to its tiles. */
+  readonly base: number;
+  readonly tile: number;
+}
+
+/** Scaled until at most `most` square patches cover it. Each patch is a token, times the multiplier. */
+export interface PatchRule {
+  readonly kind: "patches";
+  /** Side of a patch in pixels. */
+  readonly side: number;
+  readonly most: number;
+  readonly multiplier: Permille;
+  /** The longest side that an image keeps, in pixels; null for any. */
+  readonly longest: number | null;
+}
+
+const tileSide = 512;
+const square = 2048;
+const shortSide = 768;
+
+/** Returns the tokens of one image; null where its size is unknown, or the rule does not cover its detail. */
+export function imageTokens({ size, detail }: ImagePart, rule: ImageRule): number | null {
+  if (rule.kind === "tiles" && detail === "low") return rule.base;
+  if (size === null || (rule.kind === "patches" && detail === "original")) return null;
+  return rule.kind === "tiles"
+    ? rule.base + rule.tile * tilesOf(size)
+    : scaleTokens(patchesOf(size, rule), rule.multiplier);
+}
+
+/** Returns the most tokens that the rule gives any image. */
+export function imageTokensMax(rule: ImageRule): number {
+  const tiles = Math.ceil(square / tileSide) * Math.ceil(shortSide / tileSide);
+  return rule.kind === "tiles" ? rule.base + rule.tile * tiles : scaleTokens(rule.most, rule.multiplier);
+}
+
+function tilesOf({ width, height }: ImageSize): number {
+  const fits = Math.min(1, square / Math.max(width, height));
+  const shrinks = Math.min(fits, shortSide / Math.min(width, height));
+  return tilesIn(width * shrinks) * tilesIn(height * shrinks);
+}
+
+/** A side scaled to a whole number of tiles may be off by the rounding of a double. */
+function tilesIn(pixels: number): number {
+  return Math.max(1, Math.ceil(pixels / tileSide - 1e-9));
+}
+
+function patchesOf({ width, height }: ImageSize, { side, most, longest }: PatchRule): number {
+  const fits = longest === null ? 1 : Math.min(1, longest / Math.max(width, height));
+  const [wide, high] = [(width * fits) / side, (height * fits) / side];
+  const all = patchesIn(wide) * patchesIn(high);
+  if (all <= most) return all;
+  const shrinks = Math.sqrt(most / (wide * high));
+  // Shrinks a little more, so that one side is a whole number of patches.
+  const whole = Math.min(share(wide * shrinks), share(high * shrinks));
+  return Math.min(most, patchesIn(wide * shrinks * whole) * patchesIn(high * shrinks * whole));
+}
+
+function share(patches: number): number {
+  return patches < 1 ? 1 : Math.floor(patches) / patches;
+}
+
+function patchesIn(patches: number): number {
+  return Math.max(1, Math.ceil(patches - 1e-9));
+}
+
+/** Tokens of the images with a known size, their number, and the number of images that only a bound covers. */
+export interface ImageCount {
+  readonly tokens: number;
+  readonly sized: number;
+  readonly unsized: number;
+}
+
+/** Counts images by their size, each at most the model's bound. `parts` is the number found in the request. */
+export function countImages(
+  images: readonly ImagePart[],
+  parts: number,
+  { imageRule, imagePartTokens }: { readonly imageRule: ImageRule | null; readonly imagePartTokens: number | null },
+): ImageCount {
+  let [tokens, sized] = [0, 0];
+  for (const image of images.slice(0, parts)) {
+    const counted = imageRule === null ? null : imageTokens(image, imageRule);
+    if (counted === null) continue;
+    tokens += Math.min(counted, imagePartTokens ?? Infinity);
+    sized++;
+  }
+  return { tokens, sized, unsized: parts - sized };
+}
+
+/** A chat request for the tokenizer: its texts, and the parts for which the template adds tokens. */
+export interface ChatText {
+  /** The endpoint; the same tools cost other tokens on each. */
+  readonly api: "chat" | "responses";
+  /** Roles, names and contents. Calls of tools and their results are in `turns`. */
+  readonly texts: readonly string[];
+  readonly messages: number;
+  readonly names: number;
+  /** True if a system or developer message comes first; tools are then added to it. */
+  readonly hasSystem: boolean;
+  readonly turns: readonly ToolTurn[];
+  /** The tool definitions as they came, or an empty list. */
+  readonly tools: readonly unknown[];
+  /** The tool that the request demands, or "none"; null for any or no demand. */
+  readonly toolChoice: { readonly name: string } | "none" | null;
+  /** True if the request forbids parallel tool calls. */
+  readonly isSequential: boolean;
+  /** Schema that the answer must follow; null for none. */
+  readonly schema: OutputSchema | null;
+  readonly images: readonly ImagePart[];
+}
+
+/** Calls of tools that came together, and their results. */
+export interface ToolTurn {
+  /** `function` for the older form, with `function_call` and messages of the role `function`. */
+  readonly kind: "tool" | "function";
+  readonly calls: readonly { readonly name: string; readonly arguments: string }[];
+  readonly results: readonly string[];
+}
+
+/** A JSON schema that an answer must follow. */
+export interface OutputSchema {
+  readonly name: string;
+  readonly description: string;
+  readonly schema: unknown;
+  readonly isStrict: boolean;
+}
+
+/** Prompt format of OpenAI's models: `harmony` for those that reason, `chat` for the others. */
+export type PromptForm = "chat" | "harmony";
 
 /** A prompt as a tokenizer sees it: a chat with its template, or texts alone with tokens that came as tokens. */
 export type PromptText =

@@ -1,4 +1,4 @@
-import { plainDecimal, scaledDecimal } from "./decimal.ts";
+import { plainDecimal, scaledDecimal } from "./money.ts";
 
 /** Consumption of tasks in one type of unit that no price file values. */
 export interface RawUnits {

@@ -1,6 +1,6 @@
 import type { Shortage } from "./budget.ts";
 import type { LimitMet } from "./limits.ts";
-import type { CeilingMet } from "./task-ceilings.ts";
+import type { CeilingMet } from "./tasks.ts";
 
 /** Reasons for which Farebox itself refuses a request. The wire layer gives each its status, headers and body. */
 export type Refusal =

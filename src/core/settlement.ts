@@ -1,10 +1,17 @@
 import { assertNever } from "./assert.ts";
 import type { Formula, Source } from "./charge.ts";
 import { costUnder, type Billing } from "./cost.ts";
-import type { Doubt } from "./doubts.ts";
+import {
+  completionTotal,
+  noTokens,
+  promptTotal,
+  scaleTokens,
+  type Doubt,
+  type Permille,
+  type TokenCounts,
+} from "./usage.ts";
 import type { PicoUsd } from "./money.ts";
 import type { PinnedPrice, PriceVersion } from "./price.ts";
-import { completionTotal, noTokens, promptTotal, scaleTokens, type Permille, type TokenCounts } from "./tokens.ts";
 
 /** Hold and price of a request; both null for a model without a price. */
 export interface Reserved {

@@ -1,5 +1,3 @@
-import type { TaskFailure } from "./task-failures.ts";
-
 /** States of a task, whatever words the gateway uses. `unknown`: an unknown word; the task may still run. */
 export const taskStatuses = ["pending", "running", "completed", "failed", "cancelled", "unknown"] as const;
 export type TaskStatus = (typeof taskStatuses)[number];
@@ -154,3 +152,148 @@ export const observationEveryMs = 10_000;
 
 /** Longest valid pause: a later poll was set by a clock that has since stepped back. Milliseconds. */
 export const pollPauseMsMax = pollPauseMs.most * 1.25;
+
+/**
+ * Reasons of task failures, as far as their free texts are understood (gateway interface, section 7). `other`: none of
+ * these.
+ */
+export const taskFailures = [
+  "input_media",
+  "request_format",
+  "network",
+  "upstream_no_credit",
+  "upstream_rate_limit",
+  "upstream_overload",
+  "time_limit",
+  "private_pool_only",
+  "no_private_account",
+  "plan_lacks_access",
+  "image_quota",
+  "upstream_timeout",
+  "redirect",
+  "content_refused",
+  "other",
+] as const;
+export type TaskFailure = (typeof taskFailures)[number];
+
+/**
+ * Patterns of each reason, in the order in which they are tried: specific ones first. Texts are compared in lower case.
+ */
+const meanings: readonly (readonly [TaskFailure, RegExp])[] = [
+  [
+    "no_private_account",
+    /no (?:available|connected|usable|active).{0,40}account|account.{0,40}private (?:group|pool)|private group.{0,60}account/,
+  ],
+  [
+    "private_pool_only",
+    /(?:not |un)support\w* (?:in|for|under|by) (?:the )?(?:ppu|pay[- ]as[- ]you[- ]go)|(?:byoa|host[- ]your[- ]account) (?:mode )?only|only (?:available |supported )?(?:in|for|with) (?:the )?(?:byoa|host[- ]your)/,
+  ],
+  [
+    "plan_lacks_access",
+    /plan.{0,60}(?:access|support|allow|include|permi|upgrade)|upgrade (?:your|the) (?:plan|subscription)|subscription.{0,40}(?:access|require)/,
+  ],
+  [
+    "image_quota",
+    /image.{0,30}quota|quota.{0,40}(?:image|not enough|insufficient)|insufficient.{0,20}quota|user quota/,
+  ],
+  [
+    "upstream_no_credit",
+    /(?:no|not enough|insufficient|out of|lack of|run out of) (?:\w+ )?(?:credit|balance|fund|point)|credit.{0,30}(?:insufficient|not enough|exhausted|used up)|payment required/,
+  ],
+  ["upstream_rate_limit", /rate.?limit|too many requests|\b429\b|too many (?:running|concurrent)/],
+  ["upstream_timeout", /\b(?:524|504)\b|gateway time.?out/],
+  ["time_limit", /context deadline|deadline exceeded|time allowance|exceeded.{0,30}time|time limit|ran too long/],
+  [
+    "input_media",
+    /(?:download|fetch|load|decode|verify|access|read|retrieve|identify).{0,40}(?:image|video|audio|media|file|picture|url)|(?:image|video|audio|media|file|picture).{0,60}(?:cannot|can not|can't|could not|couldn't|fail|invalid|unknown|unsupported|not (?:be |a )?(?:valid|supported|accessible|found))|(?:unknown|unsupported|invalid) (?:image|video|audio|media|file)/,
+  ],
+  [
+    "request_format",
+    /json.{0,40}(?:unmarshal|mismatch|parse|type|syntax|invalid)|(?:un)?marshal|cannot parse|type mismatch|invalid (?:request|parameter|param|argument|body|input)|expected format|bad request|missing (?:required )?(?:field|parameter)/,
+  ],
+  ["redirect", /\b307\b|temporary redirect/],
+  [
+    "upstream_overload",
+    /overload|server (?:is )?busy|at capacity|service unavailable|\b503\b|high (?:demand|load)|try again later/,
+  ],
+  [
+    "network",
+    /handshake|connection (?:reset|refused|closed|timed out)|network|\btls\b|\beof\b|broken pipe|no such host|i\/o timeout|time.?out|timed out/,
+  ],
+  [
+    "content_refused",
+    /moderat|nsfw|sensitive|policy|prohibited|inappropriate|unsafe|copyright|flagged|content (?:filter|check|violat)/,
+  ],
+];
+
+/** Returns the reason of a failed task: that of the first text that matches one. */
+export function failureReason(texts: readonly string[]): TaskFailure {
+  for (const text of texts) {
+    const found = meanings.find(([, words]) => words.test(text.toLowerCase()));
+    if (found !== undefined) return found[0];
+  }
+  return "other";
+}
+
+/** The families of tasks for which the account record states a ceiling of their own. */
+export const taskFamilies = ["suno", "luma", "kling", "flux"] as const;
+export type TaskFamily = (typeof taskFamilies)[number];
+
+/** `all` is the ceiling of all tasks together. */
+export const ceilingNames = ["all", ...taskFamilies] as const;
+export type CeilingName = (typeof ceilingNames)[number];
+
+/** Most tasks at once, as the account record states it. Null is unknown, never 0. */
+export type TaskCeilings = Readonly<Record<CeilingName, number | null>>;
+
+export type TaskCounts = Readonly<Record<CeilingName, number>>;
+
+/** A ceiling that one more task would pass. */
+export interface CeilingMet {
+  readonly family: CeilingName;
+  readonly limit: number;
+}
+
+interface TaskNames {
+  readonly model: string;
+  readonly taskType: string | null;
+}
+
+const familyNames: Readonly<Record<TaskFamily, RegExp>> = {
+  suno: /suno/i,
+  luma: /luma|dream[-_ ]?machine/i,
+  kling: /kling/i,
+  flux: /flux/i,
+};
+
+/** Returns the family that a task's model names, else its type; null for one without a ceiling of its own. */
+export function familyOf({ model, taskType }: TaskNames): TaskFamily | null {
+  for (const text of [model, taskType ?? ""]) {
+    const found = taskFamilies.find((family) => familyNames[family].test(text));
+    if (found !== undefined) return found;
+  }
+  return null;
+}
+
+export function countTasks(tasks: Iterable<TaskNames>): TaskCounts {
+  const counts: Record<CeilingName, number> = { all: 0, suno: 0, luma: 0, kling: 0, flux: 0 };
+  for (const task of tasks) {
+    counts.all += 1;
+    const family = familyOf(task);
+    if (family !== null) counts[family] += 1;
+  }
+  return counts;
+}
+
+/**
+ * Returns the ceiling that one more such task would exceed; null for none. A ceiling of 0 is ignored: it may mean "not
+ * set", and the gateway decides.
+ */
+export function ceilingMet(ceilings: TaskCeilings, running: TaskCounts, task: TaskNames): CeilingMet | null {
+  const family = familyOf(task);
+  for (const name of family === null ? (["all"] as const) : (["all", family] as const)) {
+    const limit = ceilings[name];
+    if (limit !== null && limit > 0 && running[name] >= limit) return { family: name, limit };
+  }
+  return null;
+}

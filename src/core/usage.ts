@@ -1,5 +1,132 @@
-import { mergeDoubts, type Doubt } from "./doubts.ts";
-import { noTokens, tokenClasses, type TokenClass, type TokenCounts, type Unit } from "./tokens.ts";
+/**
+ * Disjoint classes of tokens: each token is counted in one. `input` is the prompt without its cached, written, audio
+ * and image tokens; `output` is the completion without its reasoning, audio and image tokens.
+ */
+export const promptClasses = [
+  "input",
+  "cached_input",
+  "cache_write",
+  "cache_write_1h",
+  "audio_input",
+  "image_input",
+] as const;
+export const completionClasses = ["output", "reasoning", "audio_output", "image_output"] as const;
+export const tokenClasses = [...promptClasses, ...completionClasses] as const;
+
+export type PromptClass = (typeof promptClasses)[number];
+export type CompletionClass = (typeof completionClasses)[number];
+export type TokenClass = (typeof tokenClasses)[number];
+export type TokenCounts = Readonly<Record<TokenClass, number>>;
+
+/** Class whose rate applies where a price states none. A parent comes before its children in `tokenClasses`. */
+export const parentClass: Readonly<Record<TokenClass, TokenClass | null>> = {
+  input: null,
+  cached_input: "input",
+  cache_write: "input",
+  cache_write_1h: "cache_write",
+  audio_input: "input",
+  image_input: "input",
+  output: null,
+  reasoning: "output",
+  audio_output: "output",
+  image_output: "output",
+};
+
+/** Returns the class whose rate a list has for this one: its own, or that of the nearest stated parent. */
+export function statedClass(name: TokenClass, stated: Readonly<Partial<Record<TokenClass, unknown>>>): TokenClass {
+  const parent = parentClass[name];
+  return stated[name] !== undefined || parent === null ? name : statedClass(parent, stated);
+}
+
+export const noTokens: TokenCounts = {
+  input: 0,
+  cached_input: 0,
+  cache_write: 0,
+  cache_write_1h: 0,
+  audio_input: 0,
+  image_input: 0,
+  output: 0,
+  reasoning: 0,
+  audio_output: 0,
+  image_output: 0,
+};
+
+export function promptTotal(tokens: TokenCounts): number {
+  return (
+    tokens.input +
+    tokens.cached_input +
+    tokens.cache_write +
+    tokens.cache_write_1h +
+    tokens.audio_input +
+    tokens.image_input
+  );
+}
+
+export function completionTotal(tokens: TokenCounts): number {
+  return tokens.output + tokens.reasoning + tokens.audio_output + tokens.image_output;
+}
+
+/**
+ * Unit by which a model is billed. Seconds of sound are counted as `audio_input`, characters as `input`; rates are for
+ * a million of them.
+ */
+export const units = ["token", "second", "character"] as const;
+export type Unit = (typeof units)[number];
+
+/** A factor in thousandths, so that scaling stays in integers: 1250 is 1.25 times. */
+export type Permille = number & { readonly unit: "permille" };
+
+export const unchanged = 1000 as Permille;
+
+/** Scales tokens by a factor, rounded up so that an estimate is never too low by rounding. */
+export function scaleTokens(tokens: number, factor: Permille): number {
+  return Math.ceil((tokens * factor) / 1000);
+}
+
+/** The reasons why a posted amount may differ from the gateway's bill, in the order in which they are shown. */
+export const doubts = [
+  /** The answer carries text in a member that Farebox does not know. */
+  "unknown_output",
+  /** The request has a field that Farebox does not know, or one whose cost the answer does not show. */
+  "unknown_field",
+  /** Another model answered than the requested one. */
+  "served_model",
+  /** A service tier answered for which no rate is known. */
+  "service_tier",
+  /** The answer used a hosted tool whose fee is not known. */
+  "hosted_tool",
+  /** The reported usage contradicts itself; the more expensive reading is posted. */
+  "usage_contradicts",
+  /** The reported usage has a count that Farebox does not know. */
+  "usage_unknown_class",
+  /** The task's record does not state its consumption. */
+  "task_consumption",
+  /** The amount is based on the run time of a model with hidden reasoning. */
+  "time_based",
+  /** The amount is based on the catalogue's bound for images, audio or files. */
+  "image_bound",
+] as const;
+export type Doubt = (typeof doubts)[number];
+
+/** Each doubt once, in the order of `doubts`. */
+export function mergeDoubts(...lists: readonly (readonly Doubt[] | undefined)[]): readonly Doubt[] {
+  if (lists.every((list) => list === undefined || list.length === 0)) return noDoubts;
+  return doubts.filter((doubt) => lists.some((list) => list?.includes(doubt)));
+}
+
+export const noDoubts: readonly Doubt[] = [];
+
+/** Returns the stored form: names separated by commas; null for none. */
+export function formatDoubts(list: readonly Doubt[] | undefined): string | null {
+  return list === undefined || list.length === 0 ? null : mergeDoubts(list).join(",");
+}
+
+/** Parses the output of `formatDoubts`; skips names that a later release added. */
+export function parseDoubts(text: string | null): readonly Doubt[] {
+  if (text === null) return noDoubts;
+  const names = text.split(",");
+  return doubts.filter((doubt) => names.includes(doubt));
+}
 
 /**
  * Place of cached and written tokens in a usage. `parts`: in the prompt's details. `inside`: next to a prompt that

@@ -8,7 +8,7 @@ import {
   type AlertType,
   type Day,
 } from "../core/alerts.ts";
-import { scaledFigure } from "../core/account-sample.ts";
+import { scaledFigure } from "../core/account.ts";
 import type { Shortage } from "../core/budget.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";

@@ -1,4 +1,4 @@
-import { samplesToThin, type AccountSample, type LedgerTotals } from "../core/account-sample.ts";
+import { samplesToThin, type AccountSample, type LedgerTotals } from "../core/account.ts";
 import type { Log } from "../ports/log.ts";
 import { loop } from "../platform/loop.ts";
 import type { JobClaim } from "./job-claims.ts";

@@ -4,8 +4,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
 import type { Message, MessageKind, Outbox, TryResult } from "../ports/outbox.ts";
 import type { SendResult, WebhookSender } from "../ports/webhook-sender.ts";
-import { loop } from "../platform/loop.ts";
-import { sleep } from "../platform/sleep.ts";
+import { loop, sleep } from "../platform/loop.ts";
 import { webhookHeaders } from "../wire/webhook-signature.ts";
 import type { JobClaim } from "./job-claims.ts";
 

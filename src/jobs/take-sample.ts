@@ -1,4 +1,4 @@
-import type { AccountSample } from "../core/account-sample.ts";
+import type { AccountSample } from "../core/account.ts";
 import type { AccountSamples } from "../ports/account-samples.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { LedgerQueries } from "../ports/ledger.ts";

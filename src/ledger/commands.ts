@@ -1,13 +1,13 @@
 import { basisToHold, type BudgetWindow } from "../core/budget.ts";
 import type { Formula, HoldKind, Source } from "../core/charge.ts";
-import { formatDoubts } from "../core/doubts.ts";
+import { formatDoubts, noTokens, tokenClasses } from "../core/usage.ts";
 import { noMoney, type PicoUsd } from "../core/money.ts";
-import type { HoldBasis } from "../core/output-cap.ts";
-import { runSessionOf } from "../core/tags.ts";
-import type { StreamObservation } from "../core/stream-bursts.ts";
-import { noTokens, tokenClasses } from "../core/tokens.ts";
+import type { HoldBasis } from "../core/bounds.ts";
+import { runSessionOf } from "../core/keys.ts";
+import type { StreamObservation } from "../core/slices.ts";
 import type {
   AdjustResult,
+  BurstMarksResult,
   ChargeEnd,
   Correction,
   ExtendResult,
@@ -16,7 +16,6 @@ import type {
   Posting,
   SettleResult,
   WrittenResult,
-  BurstMarksResult,
 } from "../ports/ledger.ts";
 import type { BindResult, NewTask, TaskEnding, TaskObservation } from "../ports/task-store.ts";
 import type { RunCommand, RunReply, WriteName } from "./tables/tables.ts";

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { fareboxAdmin } from "../core/admins.ts";
+import { fareboxAdmin } from "../core/keys.ts";
 import type { Charge } from "../core/charge.ts";
 import { noMoney, subtract, type PicoUsd } from "../core/money.ts";
 import type { Correction } from "../ports/ledger.ts";

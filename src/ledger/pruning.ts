@@ -1,6 +1,6 @@
 import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
-import { quartersKeptMs } from "../core/retention.ts";
+import { quartersKeptMs } from "../core/charge.ts";
 import { rowOf, type Query } from "./queries/query.ts";
 import { carriedDigest } from "./rollup-columns.ts";
 

@@ -3,8 +3,8 @@ import { sources, type Charge, type Formula, type Source } from "../core/charge.
 import { costWithinRange, type ChargePrices } from "../core/cost.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
-import { noTokens } from "../core/tokens.ts";
-import { taskAmounts, type TaskInputs } from "../core/task-cost.ts";
+import { noTokens } from "../core/usage.ts";
+import { taskAmounts, type TaskInputs } from "../core/task-settlement.ts";
 
 interface Mismatch {
   readonly expected: string;

@@ -1,5 +1,5 @@
 import type { PicoUsd } from "../core/money.ts";
-import { tokenClasses, type TokenClass, type TokenCounts } from "../core/tokens.ts";
+import { tokenClasses, type TokenClass, type TokenCounts } from "../core/usage.ts";
 import type { ReportDimension, ReportRow } from "../ports/ledger.ts";
 
 /** What one charge, or the sum of several alike, adds to a report. `dimensions` are in the order that was asked for. */

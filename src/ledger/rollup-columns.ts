@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { tokenClasses } from "../core/tokens.ts";
+import { tokenClasses } from "../core/usage.ts";
 
 /** Rollups are kept by quarter hours of UTC: all zones of today are whole quarters apart from it. Milliseconds. */
 export const quarterMs = 900_000;

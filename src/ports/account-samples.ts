@@ -1,4 +1,4 @@
-import type { AccountSample } from "../core/account-sample.ts";
+import type { AccountSample } from "../core/account.ts";
 
 /** Samples of the gateway's account, kept beside the ledger. They hold figures only, never a key or another secret. */
 export interface AccountSamples {

@@ -1,4 +1,4 @@
-import type { Admin } from "../core/admins.ts";
+import type { Admin } from "../core/keys.ts";
 
 export type AdminCreation = { readonly ok: true } | { readonly ok: false; readonly reason: "name_taken" };
 

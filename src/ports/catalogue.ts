@@ -1,11 +1,9 @@
-import type { ModelLimits } from "../core/bounds.ts";
-import type { PromptForm } from "../core/chat-text.ts";
-import type { ImageRule } from "../core/image-tokens.ts";
-import type { TextApi } from "../core/output-cap.ts";
+import type { ModelLimits, TextApi } from "../core/bounds.ts";
+import type { ImageRule, PromptForm } from "../core/prompt-text.ts";
 import type { PinnedPrice } from "../core/price.ts";
-import type { StreamKind } from "../core/stream-bursts.ts";
+import type { StreamKind } from "../core/slices.ts";
 import type { RouteMatch } from "../core/task-routes.ts";
-import type { Permille, TokenClass, Unit } from "../core/tokens.ts";
+import type { Permille, TokenClass, Unit } from "../core/usage.ts";
 
 /** The public tokenizers that Farebox can count with. */
 export type Encoding = "o200k_base" | "cl100k_base";

@@ -1,13 +1,10 @@
 import type { Credits } from "../core/account.ts";
-import type { AdminFailure } from "../core/admins.ts";
+import type { AdminFailure } from "../core/keys.ts";
 import type { Source } from "../core/charge.ts";
-import type { Doubt } from "../core/doubts.ts";
+import type { Doubt, TokenCounts } from "../core/usage.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";
-import type { TaskFailure } from "../core/task-failures.ts";
-import type { FinalStatus } from "../core/tasks.ts";
-import type { TaskCeilings } from "../core/task-ceilings.ts";
-import type { TokenCounts } from "../core/tokens.ts";
+import type { FinalStatus, TaskCeilings, TaskFailure } from "../core/tasks.ts";
 
 /** A request that has been answered, whatever the answer. Durations in milliseconds. */
 export interface RequestEnded {

@@ -1,15 +1,15 @@
-import type { LedgerTotals } from "../core/account-sample.ts";
+import type { LedgerTotals } from "../core/account.ts";
 import type { Budget, BudgetWindow, Caller, Shortage } from "../core/budget.ts";
 import type { Charge, ChargeState, HoldKind } from "../core/charge.ts";
 import type { ChargePrices } from "../core/cost.ts";
 import type { PicoUsd } from "../core/money.ts";
-import type { HoldBasis } from "../core/output-cap.ts";
+import type { HoldBasis } from "../core/bounds.ts";
 import type { PriceVersion } from "../core/price.ts";
 import type { RawUnits } from "../core/raw-units.ts";
 import type { CorrectionMade } from "../core/reconciliation.ts";
 import type { Settlement } from "../core/settlement.ts";
-import type { BurstMark, StreamObservation } from "../core/stream-bursts.ts";
-import type { TokenCounts } from "../core/tokens.ts";
+import type { BurstMark, StreamObservation } from "../core/slices.ts";
+import type { TokenCounts } from "../core/usage.ts";
 import type { ChargeInputs, NotRecomputed, Recomputed } from "../core/what-if.ts";
 import type { RecentCursor, RecentQuery, SpendQuery, SpendRow } from "./spend.ts";
 

@@ -1,4 +1,4 @@
-import type { RunSession } from "../core/run-sessions.ts";
+import type { RunSession } from "../core/keys.ts";
 
 export type RunSessionCreation = "ok" | "no_such_key" | "too_many";
 

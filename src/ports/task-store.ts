@@ -1,7 +1,6 @@
 import type { Settlement } from "../core/settlement.ts";
-import type { TaskFailure } from "../core/task-failures.ts";
-import type { TaskInputs } from "../core/task-cost.ts";
-import type { FinalStatus, Task, TaskStatus } from "../core/tasks.ts";
+import type { FinalStatus, Task, TaskFailure, TaskStatus } from "../core/tasks.ts";
+import type { TaskInputs } from "../core/task-settlement.ts";
 import type { ChargeEnd, SettleResult } from "./ledger.ts";
 
 /**

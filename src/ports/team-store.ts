@@ -1,4 +1,4 @@
-import type { Team, TeamChange } from "../core/teams.ts";
+import type { Team, TeamChange } from "../core/keys.ts";
 
 export type TeamCreation = { readonly ok: true } | { readonly ok: false; readonly reason: "name_taken" };
 

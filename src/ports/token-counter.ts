@@ -1,4 +1,4 @@
-import type { ChatText, PromptForm } from "../core/chat-text.ts";
+import type { ChatText, PromptForm } from "../core/prompt-text.ts";
 import type { Encoding } from "./catalogue.ts";
 
 /** Counting is refused rather than queued without bound. */

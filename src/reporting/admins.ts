@@ -1,6 +1,5 @@
-import type { Admin } from "../core/admins.ts";
+import { stateOf, type Admin } from "../core/keys.ts";
 import { adminDetails } from "../core/audit.ts";
-import { stateOf } from "../core/keys.ts";
 
 /** An admin as `admins list` gives it. */
 export function adminJson(admin: Admin, now: number) {

@@ -4,7 +4,7 @@ import { formatRate, formatUsd, formatUsdOrNull, sum } from "../core/money.ts";
 import type { ChargePage } from "../ports/ledger.ts";
 import { isoTime, isoTimeOrNull, type NameOf } from "./names.ts";
 import type { ChargeDetailsJson, ChargeJson, ChargeListJson } from "./shapes/charges.ts";
-import type { Doubt } from "../core/doubts.ts";
+import type { Doubt } from "../core/usage.ts";
 import type { PriceVersion } from "../core/price.ts";
 
 export function chargeJson(charge: Charge, nameOf: NameOf): ChargeJson {

@@ -1,5 +1,5 @@
 import { sources } from "../core/charge.ts";
-import { tokenClasses } from "../core/tokens.ts";
+import { tokenClasses } from "../core/usage.ts";
 import type { ReportJson } from "./shapes/figures.ts";
 import type { WhatIfReport } from "./what-if.ts";
 

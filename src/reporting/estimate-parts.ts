@@ -1,11 +1,10 @@
 import { outputBound, predictedBound } from "../core/bounds.ts";
-import type { ChatText } from "../core/chat-text.ts";
-import { countImages, type ImageCount } from "../core/image-tokens.ts";
+import { countImages, type ChatText, type ImageCount } from "../core/prompt-text.ts";
 import { tierFor, type PriceVersion } from "../core/price.ts";
-import { noTokens, promptTotal, scaleTokens, type TokenClass, type TokenCounts } from "../core/tokens.ts";
+import { noTokens, promptTotal, scaleTokens, type TokenClass, type TokenCounts } from "../core/usage.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
-import { chatTextOf } from "../wire/chat-request.ts";
+import { chatTextOf } from "../wire/endpoints/chat-completions.ts";
 import type { ModelRequest } from "../wire/model-request.ts";
 
 /** Certainty of a number of tokens: as it will be billed, by a count that may be off, or its upper bound. */

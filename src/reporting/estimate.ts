@@ -1,6 +1,5 @@
-import { worstCase } from "../core/bounds.ts";
+import { worstCase, type HoldBasis } from "../core/bounds.ts";
 import { costOf, itemise, type CostItem } from "../core/cost.ts";
-import type { HoldBasis } from "../core/output-cap.ts";
 import { formatRate, formatUsd, formatUsdOrNull, type PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
 import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
@@ -8,7 +7,7 @@ import type { TokenCounter } from "../ports/token-counter.ts";
 import { outputPart, promptParts, tokensOf, worse, type Known, type Part } from "./estimate-parts.ts";
 import type { ModelRequest } from "../wire/model-request.ts";
 import { isUtf8 } from "node:buffer";
-import { readChatRequest, withModel } from "../wire/chat-request.ts";
+import { readChatRequest, withModel } from "../wire/endpoints/chat-completions.ts";
 import { isObject } from "../wire/json.ts";
 
 export interface EstimateParams {

@@ -1,4 +1,4 @@
-import { tokenClasses } from "../core/tokens.ts";
+import { tokenClasses } from "../core/usage.ts";
 import type { Charge } from "../core/charge.ts";
 import { chargeJson } from "./charges.ts";
 import type { ChargeJson } from "./shapes/charges.ts";

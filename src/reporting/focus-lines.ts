@@ -3,7 +3,7 @@ import type { Charge } from "../core/charge.ts";
 import { itemise, type CostItem } from "../core/cost.ts";
 import { noMoney, subtract, sum, usd, type PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
-import { completionTotal, promptTotal, type TokenClass } from "../core/tokens.ts";
+import { completionTotal, promptTotal, type TokenClass } from "../core/usage.ts";
 
 /** Meter of a line of a charge. */
 export type Meter = TokenClass | "request" | "minimum" | "fee" | "assumed" | "stated" | "adjustment" | "carried";

@@ -1,7 +1,7 @@
 import type { Charge } from "../core/charge.ts";
 import { decidingPrice } from "../core/cost.ts";
 import type { PriceVersion } from "../core/price.ts";
-import { tokenClasses } from "../core/tokens.ts";
+import { tokenClasses } from "../core/usage.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import { pricesOf, type ChargeStream, type StoredPrices, type TimeSpan } from "../ports/ledger.ts";
 import { csvOf } from "./csv.ts";

@@ -1,5 +1,5 @@
 import { formatUsdOrNull } from "../core/money.ts";
-import { everyKey } from "../core/stream-bursts.ts";
+import { everyKey } from "../core/slices.ts";
 import type { AccountSamples } from "../ports/account-samples.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { KeyStore } from "../ports/key-store.ts";

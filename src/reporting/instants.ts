@@ -1,4 +1,4 @@
-import { parseDuration } from "../core/duration.ts";
+import { parseDuration } from "../core/time.ts";
 import type { Period } from "../core/budget.ts";
 import type { Calendar } from "../ports/calendar.ts";
 

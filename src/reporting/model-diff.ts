@@ -1,6 +1,6 @@
 import { formatRate, formatUsd } from "../core/money.ts";
 import { inServiceTier, serviceTierNames, tierFor, type PriceVersion } from "../core/price.ts";
-import { parentClass, tokenClasses, type TokenClass } from "../core/tokens.ts";
+import { parentClass, tokenClasses, type TokenClass } from "../core/usage.ts";
 import type { CatalogueModel, ModelHistory, ModelSpan } from "../ports/catalogue.ts";
 
 /** One field of a model that differs between two catalogues, over a span of days. */

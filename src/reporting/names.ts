@@ -21,4 +21,4 @@ export function ownName(key: Key | null): NameOf {
   return (id) => (key !== null && id === key.id ? key.name : null);
 }
 
-export { isoTime, isoTimeOrNull } from "../core/iso-time.ts";
+export { isoTime, isoTimeOrNull } from "../core/time.ts";

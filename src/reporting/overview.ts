@@ -3,7 +3,7 @@ import type { Calendar } from "../ports/calendar.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { LedgerQueries } from "../ports/ledger.ts";
 import { otherNames, type SpendDimension, type SpendRow } from "../ports/spend.ts";
-import { isoTime } from "../core/iso-time.ts";
+import { isoTime } from "../core/time.ts";
 import { keyNamesOf, type NameOf } from "./names.ts";
 import { daysBefore, quarterUp, runOutlook, sumsOf, type Sums } from "./outlook.ts";
 import { costsJson } from "./report.ts";

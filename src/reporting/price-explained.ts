@@ -1,6 +1,6 @@
 import { formatRate, formatUsd } from "../core/money.ts";
 import type { PriceTier } from "../core/price.ts";
-import { tokenClasses, type TokenClass } from "../core/tokens.ts";
+import { tokenClasses, type TokenClass } from "../core/usage.ts";
 import type { CatalogueModel, PriceExplanation, RateRule, TaskHistory, TierRules } from "../ports/catalogue.ts";
 import { isoTime } from "./names.ts";
 

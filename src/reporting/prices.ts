@@ -1,7 +1,7 @@
 import { formatRate, formatUsd } from "../core/money.ts";
 import type { PriceTier, Rates } from "../core/price.ts";
-import { isoTime } from "../core/iso-time.ts";
-import { tokenClasses } from "../core/tokens.ts";
+import { isoTime } from "../core/time.ts";
+import { tokenClasses } from "../core/usage.ts";
 import type { Catalogue, CatalogueModel, ModelHistory } from "../ports/catalogue.ts";
 import type { PricedModelJson, PriceHistoryJson, PriceJson, PriceListJson, RatesJson } from "./shapes/prices.ts";
 

@@ -1,6 +1,13 @@
-import { billFactor, explainingGroups, type GroupCost, type GroupExplanation } from "../core/bill-factor.ts";
+import {
+  billFactor,
+  explainingGroups,
+  reconcile,
+  type GroupCost,
+  type GroupExplanation,
+  type ReconcileResult,
+  type Reconciliation,
+} from "../core/reconciliation.ts";
 import { formatRate, formatUsd, formatUsdOrNull, subtract, type PicoUsd, type PicoUsdPerToken } from "../core/money.ts";
-import { reconcile, type Reconciliation, type ReconcileResult } from "../core/reconciliation.ts";
 import type { AccountSamples } from "../ports/account-samples.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { LedgerQueries } from "../ports/ledger.ts";

@@ -1,6 +1,6 @@
 import { add, formatUsd, noMoney, subtract, type PicoUsd } from "../core/money.ts";
 import { ceilingPrice } from "../core/price.ts";
-import { noTokens, tokenClasses, type TokenCounts } from "../core/tokens.ts";
+import { noTokens, tokenClasses, type TokenCounts } from "../core/usage.ts";
 import {
   isTagDimension,
   reportDimensions,
@@ -12,7 +12,7 @@ import {
 } from "../ports/ledger.ts";
 import { isoTime, type NameOf } from "./names.ts";
 import type { FiguresJson, ReportJson } from "./shapes/figures.ts";
-import { isTagName } from "../core/tags.ts";
+import { isTagName } from "../core/keys.ts";
 
 /** Adds up posted charges. The span is widened to the ledger's quarter hours, so that the answer states what it covers. */
 export async function runReport(

@@ -1,6 +1,5 @@
 import { formatUsd, larger, noMoney, subtract, sum, type PicoUsd } from "../core/money.ts";
-import { stateOfSession, type RunSession } from "../core/run-sessions.ts";
-import { sessionTag } from "../core/tags.ts";
+import { sessionTag, stateOfSession, type RunSession } from "../core/keys.ts";
 import type { LedgerQueries, ReportRow } from "../ports/ledger.ts";
 import { isoTime, isoTimeOrNull } from "./names.ts";
 import { figuresOf, nothing, together } from "./report.ts";

@@ -1,11 +1,17 @@
 import { LRUCache } from "lru-cache";
 import { hash, timingSafeEqual } from "node:crypto";
 import type { Caller } from "../core/budget.ts";
-import { isLive, mayUse, type Key } from "../core/keys.ts";
-import { smallestCap } from "../core/output-cap.ts";
+import {
+  isLive,
+  isSecretReplaced,
+  mayUse,
+  stateOfSession,
+  type Key,
+  type RunSession,
+  type Team,
+} from "../core/keys.ts";
+import { smallestCap } from "../core/bounds.ts";
 import type { Refusal } from "../core/refusals.ts";
-import { isSecretReplaced, stateOfSession, type RunSession } from "../core/run-sessions.ts";
-import type { Team } from "../core/teams.ts";
 import type { Changes } from "../ports/changes.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Exchange } from "../ports/exchange.ts";

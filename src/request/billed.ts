@@ -1,13 +1,11 @@
 import { costUnder, type Billing } from "../core/cost.ts";
 import { formatUsd, noMoney, type PicoUsd } from "../core/money.ts";
-import { usageIn } from "../core/usage.ts";
+import { noDoubts, usageIn, type Doubt } from "../core/usage.ts";
 import type { HeaderList } from "../ports/exchange.ts";
-import type { ModelAnswer } from "../wire/model-answer.ts";
+import type { AnswerTerms, ModelAnswer, ToolCalls } from "../wire/model-answer.ts";
 import type { Held } from "./hold.ts";
-import { noDoubts, type Doubt } from "../core/doubts.ts";
 import { ceilingPrice, type PinnedPrice } from "../core/price.ts";
-import { anyServiceTier, hasServiceTier, plainTerms, serviceTierOf, type HostedTools } from "../core/request-terms.ts";
-import type { AnswerTerms, ToolCalls } from "../wire/answer-terms.ts";
+import { anyServiceTier, hasServiceTier, plainTerms, serviceTierOf, type HostedTools } from "../core/bounds.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import { pricedFor, type Quote } from "./price.ts";
 

@@ -1,6 +1,6 @@
 import type { Refusal } from "../core/refusals.ts";
 import type { HeaderList } from "../ports/exchange.ts";
-import { decodedBytesMax, decodeInto, isPlain } from "../wire/encoding.ts";
+import { decodedBytesMax, decodeInto, isPlain } from "../wire/headers.ts";
 import { KeptBytes, type AnswerReader, type ModelAnswer } from "../wire/model-answer.ts";
 import {
   passOn,

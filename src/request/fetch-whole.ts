@@ -1,6 +1,6 @@
 import type { Clock } from "../ports/clock.ts";
 import type { Gateway, GatewayHead, GatewayRequest } from "../ports/gateway.ts";
-import { decoded, decodedBytesMax, isPlain } from "../wire/encoding.ts";
+import { decoded, decodedBytesMax, isPlain } from "../wire/headers.ts";
 import type { ForwardLimits } from "./forward.ts";
 import type { WholeFailure } from "./gateway-failure.ts";
 

@@ -1,12 +1,11 @@
 import type { Refusal } from "../core/refusals.ts";
-import { storedText } from "../core/stored-text.ts";
+import { storedText } from "../wire/json.ts";
 import type { Clock, Timer } from "../ports/clock.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
 import type { Gateway, GatewayCall, GatewayFailure, GatewayHead, GatewayReceiver } from "../ports/gateway.ts";
-import type { AnswerTerms } from "../wire/answer-terms.ts";
+import type { AnswerTerms, ModelAnswer } from "../wire/model-answer.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
 import { answerHeaders } from "../wire/headers.ts";
-import type { ModelAnswer } from "../wire/model-answer.ts";
 import { BufferedResponse, heldBytesMax } from "./buffered-response.ts";
 import { StreamedResponse } from "./streamed-response.ts";
 import {
@@ -18,8 +17,7 @@ import {
 } from "./response.ts";
 import { clientLeft, failedCall, shutdown, timeLimit, type Stopped, type WholeFailure } from "./gateway-failure.ts";
 import { maskedHeaders, maskedText, type Mask } from "./mask.ts";
-import { sharedPace, timedPace } from "./stream-watch.ts";
-import type { StreamWatch } from "./stream-watch.ts";
+import { sharedPace, timedPace, type StreamWatch } from "./stream-watch.ts";
 import { Upload } from "./upload.ts";
 
 /** A request to forward, and the treatment of its answer. */

@@ -2,19 +2,20 @@ import type { Shortage } from "../core/budget.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";
 import {
-  isWorstCase,
+  BurstJudge,
   exceedsStated,
-  statedSlack,
-  stepBeyondStated,
+  isWorstCase,
   mustPause,
   nextCover,
   nextStep,
+  statedSlack,
+  stepBeyondStated,
   tokensCovered,
   tokensInFlight,
   type HoldProgress,
   type Step,
+  type StreamKind,
 } from "../core/slices.ts";
-import { BurstJudge, type StreamKind } from "../core/stream-bursts.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Clock, Timer } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";

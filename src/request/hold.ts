@@ -3,7 +3,7 @@ import type { KeyStore } from "../ports/key-store.ts";
 import type { HoldKind } from "../core/charge.ts";
 import { noMoney, type PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
-import type { HoldBasis } from "../core/output-cap.ts";
+import type { HoldBasis } from "../core/bounds.ts";
 import type { Affordable, Refusal } from "../core/refusals.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Charging, HoldRequest, HoldResult } from "../ports/ledger.ts";

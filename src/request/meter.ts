@@ -1,12 +1,8 @@
 import { outputBound, partTokens, predictedBound, type RequestSize } from "../core/bounds.ts";
-import { mergeDoubts, type Doubt } from "../core/doubts.ts";
+import { mergeDoubts, noTokens, scaleTokens, unchanged, usageIn, type Doubt, type Usage } from "../core/usage.ts";
 import { lacksHourRate } from "../core/price.ts";
-import { countImages } from "../core/image-tokens.ts";
+import { countImages, type PromptForm, type PromptText } from "../core/prompt-text.ts";
 import { outcomeOfStatus, type CountedOutput, type Outcome } from "../core/settlement.ts";
-import { usageIn, type Usage } from "../core/usage.ts";
-import { noTokens, scaleTokens, unchanged } from "../core/tokens.ts";
-import type { PromptForm } from "../core/chat-text.ts";
-import type { PromptText } from "../core/prompt-text.ts";
 import type { CatalogueModel, Encoding } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { TokenCount, TokenCounter } from "../ports/token-counter.ts";

@@ -1,4 +1,4 @@
-import type { HoldBasis } from "../core/output-cap.ts";
+import type { HoldBasis } from "../core/bounds.ts";
 import type { Refusal } from "../core/refusals.ts";
 import { invalid } from "../wire/model-request.ts";
 import { withOutputMaximum, type OutputMaximum } from "../wire/output-maximum.ts";

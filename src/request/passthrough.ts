@@ -4,7 +4,7 @@ import type { Catalogue } from "../ports/catalogue.ts";
 import type { Exchange } from "../ports/exchange.ts";
 import { passthrough } from "../wire/endpoints/passthrough.ts";
 import { invalid } from "../wire/model-request.ts";
-import { equalFolded } from "../wire/request-fields.ts";
+import { equalFolded } from "../wire/findings.ts";
 import { hasModelList, outputCapOf } from "./authenticate.ts";
 import { notCapped } from "./output-limit.ts";
 import { refuse, withKey, type Handler } from "./handler.ts";

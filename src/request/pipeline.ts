@@ -1,4 +1,4 @@
-import { mergeDoubts, type Doubt } from "../core/doubts.ts";
+import { mergeDoubts, type Doubt } from "../core/usage.ts";
 import type { Refusal } from "../core/refusals.ts";
 import { tokensUsed, type Outcome } from "../core/settlement.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
@@ -7,8 +7,7 @@ import type { Events } from "../ports/events.ts";
 import type { Exchange } from "../ports/exchange.ts";
 import type { ChargeEnd, Charging } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
-import { readRetry } from "../wire/retries.ts";
-import { readPinnedTags } from "../wire/tags.ts";
+import { readPinnedTags, readRetry } from "../wire/headers.ts";
 import type { Authenticate, Authenticated } from "./authenticate.ts";
 import type { BalanceGuard } from "./balance-guard.ts";
 import type { Forwarder } from "./forward.ts";

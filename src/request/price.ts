@@ -1,18 +1,22 @@
-import { outputBound, partTokens, predictedBound, promptBound, worstCase } from "../core/bounds.ts";
-import { add, larger, noMoney, type PicoUsd } from "../core/money.ts";
-import type { PromptText } from "../core/prompt-text.ts";
-import { canonicalPrice, lacksHourRate, timesPieces } from "../core/price.ts";
 import {
   isTierUnbounded,
+  outputBound,
+  partTokens,
   plainTerms,
+  predictedBound,
+  promptBound,
   promptWithCalls,
   tiersToHold,
   toolBoundOf,
+  worstCase,
   type ToolBound,
-} from "../core/request-terms.ts";
+} from "../core/bounds.ts";
+import { add, larger, noMoney, type PicoUsd } from "../core/money.ts";
+import type { PromptText } from "../core/prompt-text.ts";
+import { canonicalPrice, lacksHourRate, timesPieces } from "../core/price.ts";
 import type { Refusal } from "../core/refusals.ts";
 import { tokensCovered, type Slices } from "../core/slices.ts";
-import { scaleTokens } from "../core/tokens.ts";
+import { scaleTokens } from "../core/usage.ts";
 import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import { contentId } from "../wire/content-id.ts";

@@ -3,7 +3,7 @@ import type { Outcome } from "../core/settlement.ts";
 import type { Usage } from "../core/usage.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
 import type { GatewayHead } from "../ports/gateway.ts";
-import type { AnswerTerms } from "../wire/answer-terms.ts";
+import type { AnswerTerms } from "../wire/model-answer.ts";
 import type { Written } from "../wire/output-walk.ts";
 import type { Pace } from "./stream-watch.ts";
 

@@ -1,4 +1,4 @@
-import { noDoubts } from "../core/doubts.ts";
+import { noDoubts } from "../core/usage.ts";
 import { settlementFor, type Outcome, type Reserved, type Settlement } from "../core/settlement.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Events } from "../ports/events.ts";

@@ -1,4 +1,4 @@
-import { everyKey, type BurstMark, type StreamKind } from "../core/stream-bursts.ts";
+import { everyKey, type BurstMark, type StreamKind } from "../core/slices.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 import type { Charging } from "../ports/ledger.ts";

@@ -1,10 +1,9 @@
 import type { Refusal } from "../core/refusals.ts";
-import { decodedBytesMax, decodeInto, isPlain } from "../wire/encoding.ts";
+import { decodedBytesMax, decodeInto, isPlain } from "../wire/headers.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
 import type { StreamAnswer, Transcript } from "../wire/stream-transcript.ts";
 import { CutResponseFilter, UsageChunkFilter, type EventFilter } from "../wire/usage-chunk-filter.ts";
-import { passOn, type ResponseMode, type ResponseDeps } from "./response.ts";
-import { writtenIn, type Ending } from "./response.ts";
+import { passOn, writtenIn, type Ending, type ResponseDeps, type ResponseMode } from "./response.ts";
 import type { StreamWatch } from "./stream-watch.ts";
 
 /** Bytes of a compressed stream kept for metering; a longer one is settled at its hold. */

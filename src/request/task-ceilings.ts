@@ -1,6 +1,5 @@
 import type { Refusal } from "../core/refusals.ts";
-import { ceilingMet, countTasks, type TaskCeilings } from "../core/task-ceilings.ts";
-import type { Task } from "../core/tasks.ts";
+import { ceilingMet, countTasks, type Task, type TaskCeilings } from "../core/tasks.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { TaskStore } from "../ports/task-store.ts";
 import { readAccount } from "../wire/account.ts";

@@ -1,7 +1,6 @@
-import type { PicoUsd } from "../core/money.ts";
+import { scaledDecimal, type PicoUsd } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";
-import { scaledDecimal } from "../core/decimal.ts";
-import { taskAmounts } from "../core/task-cost.ts";
+import { taskAmounts } from "../core/task-settlement.ts";
 import type { Catalogue, CatalogueTask, TaskQuantity } from "../ports/catalogue.ts";
 import type { Stated, TaskRequest } from "../wire/task-request.ts";
 

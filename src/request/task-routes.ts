@@ -1,8 +1,8 @@
 import type { RouteMatch, TaskRoute } from "../core/task-routes.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { Exchange } from "../ports/exchange.ts";
-import { invalid, inspectObject } from "../wire/model-request.ts";
-import { RequestFields } from "../wire/request-fields.ts";
+import { inspectObject, invalid } from "../wire/model-request.ts";
+import { RequestFields } from "../wire/findings.ts";
 import { isTaskId } from "../wire/task.ts";
 import { readFields, readTaskRequest, type TaskRequest } from "../wire/task-request.ts";
 import { refuse, withKey, type Handler, type Summary } from "./handler.ts";

@@ -1,19 +1,11 @@
-import { fareboxAdmin } from "../core/admins.ts";
-import { noDoubts } from "../core/doubts.ts";
+import { fareboxAdmin } from "../core/keys.ts";
+import { noDoubts } from "../core/usage.ts";
 import { noMoney, subtract, sum } from "../core/money.ts";
-import { failureReason } from "../core/task-failures.ts";
-import {
-  isUnstated,
-  laterAmounts,
-  taskSettlementFor,
-  type ReservedTask,
-  type TaskOutcome,
-  type TaskSettlement,
-} from "../core/task-settlement.ts";
 import {
   clientPauseMs,
   confirmMs,
   deadlineOf,
+  failureReason,
   finalStatusOf,
   generalLimitMs,
   isConfirming,
@@ -24,6 +16,14 @@ import {
   type Task,
   type TaskRecord,
 } from "../core/tasks.ts";
+import {
+  isUnstated,
+  laterAmounts,
+  taskSettlementFor,
+  type ReservedTask,
+  type TaskOutcome,
+  type TaskSettlement,
+} from "../core/task-settlement.ts";
 import type { Charge } from "../core/charge.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";

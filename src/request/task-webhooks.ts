@@ -6,8 +6,7 @@ import type { Outbox } from "../ports/outbox.ts";
 import type { Seal } from "../ports/seal.ts";
 import type { TaskCallback, TaskCallbacks } from "../ports/task-callbacks.ts";
 import type { JudgeEndpoint } from "../ports/webhook-sender.ts";
-import { valueAt } from "../wire/json-edit.ts";
-import { isObject, objectOr, parseJson } from "../wire/json.ts";
+import { isObject, objectOr, parseJson, valueAt } from "../wire/json.ts";
 import {
   noWebhook,
   readWebhookConfig,

@@ -1,4 +1,4 @@
-import { scaleTokens } from "../core/tokens.ts";
+import { scaleTokens } from "../core/usage.ts";
 import type { WritingPace } from "../core/slices.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";

@@ -6,7 +6,7 @@ import type { Charging } from "../ports/ledger.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
 import { unnamedModel } from "../wire/form.ts";
 import { isObject, parseJson } from "../wire/json.ts";
-import { withHeadersAndQuery } from "../wire/request-line.ts";
+import { withHeadersAndQuery } from "../wire/headers.ts";
 import { outputCapOf, type Authenticated } from "./authenticate.ts";
 import { headersWithoutUsage, idempotencyOf } from "./gateway-headers.ts";
 import type { FittedRequest, Held } from "./hold.ts";

@@ -1,4 +1,4 @@
-import { ceilingMet, countTasks } from "../core/task-ceilings.ts";
+import { ceilingMet, countTasks } from "../core/tasks.ts";
 import { sandboxCeilings } from "./account.ts";
 import { charge, pause, refuseScenario, sendJson, type Call } from "./call.ts";
 import { settleScenario } from "./chat.ts";

@@ -10,7 +10,7 @@ import type { MoveFailure } from "../ledger/copy/move.ts";
 import { backUp, restore, type CopyFailure } from "../ledger/sqlite/backup.ts";
 import { pruneFile } from "../ledger/sqlite/prune-file.ts";
 import { repair, type RepairOptions } from "../ledger/sqlite/repair.ts";
-import { calendarOf } from "../platform/calendar.ts";
+import { calendarOf } from "../platform/clock.ts";
 import { tuneRuntime } from "./runtime.ts";
 import { migrateLedger, restoreHint, serverOf, stampOf } from "./ledger.ts";
 

@@ -1,4 +1,4 @@
-import { countTasks } from "../core/task-ceilings.ts";
+import { countTasks } from "../core/tasks.ts";
 import type { LedgerFigures } from "./metrics/ledger-gauges.ts";
 import { LedgerUnavailable } from "../ports/ledger.ts";
 import { beyondDoubt, runReconciliation } from "../reporting/reconciliation.ts";

@@ -10,7 +10,7 @@ import type { ProcessMetric } from "./metrics/process-metrics.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 import type { Log } from "../ports/log.ts";
-import { sleep } from "../platform/sleep.ts";
+import { sleep } from "../platform/loop.ts";
 import type { Work } from "./work.ts";
 
 /** The server of a proxy's clients: in this process, or in workers of it. */

@@ -18,7 +18,7 @@ import type { Log } from "../ports/log.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import { SpendMemory } from "../reporting/spend-memory.ts";
 import type { QueuedStore, Store } from "../ledger/store.ts";
-import { calendarOf } from "../platform/calendar.ts";
+import { calendarOf } from "../platform/clock.ts";
 import { createTokenCounter } from "../platform/tokens/token-counter.ts";
 import { createSeal } from "../gateway/webhooks/seal.ts";
 import { startAlerting, withAlerts } from "./alerting.ts";

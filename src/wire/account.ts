@@ -1,9 +1,13 @@
-import type { CreditKind, Credits } from "../core/account.ts";
-import { accountFigures, type AccountFigure, type AccountFigures } from "../core/account-sample.ts";
+import {
+  accountFigures,
+  type AccountFigure,
+  type AccountFigures,
+  type CreditKind,
+  type Credits,
+} from "../core/account.ts";
 import { parseUsd, type PicoUsd } from "../core/money.ts";
-import type { CeilingName, TaskCeilings } from "../core/task-ceilings.ts";
-import { storedCharsMax, storedText } from "../core/stored-text.ts";
-import { objectOr, type JsonObject } from "./json.ts";
+import type { CeilingName, TaskCeilings } from "../core/tasks.ts";
+import { objectOr, storedCharsMax, storedText, type JsonObject } from "./json.ts";
 
 /** What Farebox uses of the gateway's account record. Null is unknown, never 0. */
 export interface Account {

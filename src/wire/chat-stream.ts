@@ -1,5 +1,5 @@
 import type { Usage } from "../core/usage.ts";
-import { answerTerms, citesPages, withCitations, type AnswerTerms, type ToolCalls } from "./answer-terms.ts";
+import { answerTerms, citesPages, withCitations, type AnswerTerms, type ToolCalls } from "./model-answer.ts";
 import { isObject, listOr, objectOr, parseJson, type JsonObject } from "./json.ts";
 import { chatAnswer, chunkChoice, message } from "./output-members.ts";
 import { CollectedOutput, walkMembers, walkOutput, type OutputSink, type Written } from "./output-walk.ts";

@@ -3,7 +3,7 @@ import type { FormReader } from "./form.ts";
 import type { AnswerReader } from "./model-answer.ts";
 import type { ModelRequestResult } from "./model-request.ts";
 import type { OutputMaximum } from "./output-maximum.ts";
-import type { RequestFields } from "./request-fields.ts";
+import type { RequestFields } from "./findings.ts";
 import type { OutputListener } from "./stream-output.ts";
 import type { Transcript } from "./stream-transcript.ts";
 

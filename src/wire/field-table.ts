@@ -1,4 +1,4 @@
-import { RequestFields, type Expensive, type FieldMeaning } from "./request-fields.ts";
+import { RequestFields, type Expensive, type FieldMeaning } from "./findings.ts";
 
 /**
  * Every request field that Farebox knows, of every endpoint, with its meaning: the one place for that. Headers and query

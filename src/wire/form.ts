@@ -1,7 +1,6 @@
 import type { FormListener, FormPart } from "./multipart.ts";
 import { ambiguousField, invalid, modelFault, type ModelRequestResult } from "./model-request.ts";
-import { Findings } from "./findings.ts";
-import { baseOf, mayNameModels, type RequestFields } from "./request-fields.ts";
+import { baseOf, Findings, mayNameModels, type RequestFields } from "./findings.ts";
 import type { Refusal } from "../core/refusals.ts";
 
 /** Content of a form's first bytes, before it is priced. */

@@ -1,6 +1,112 @@
+import { isObject, listOr, objectOr, storedText, textOr, type JsonObject } from "./json.ts";
 import type { Usage } from "../core/usage.ts";
-import type { AnswerTerms } from "./answer-terms.ts";
 import type { Written } from "./output-walk.ts";
+
+/** Terms of an answer that decide its cost, in addition to its usage. */
+export interface AnswerTerms {
+  /** As it is stored; null where it names none. */
+  readonly servedModel: string | null;
+  /** The service tier as it is stated, null included; undefined where nothing states one. */
+  readonly serviceTier?: unknown;
+  /** Calls of hosted tools by the type of their items, zeros included; undefined where nothing states them. */
+  readonly toolCalls?: ToolCalls | undefined;
+}
+
+export type ToolCalls = Readonly<Record<string, number>>;
+
+/** For calls whose number the answer does not state. */
+export const unstatedCall = "unstated_call";
+
+/** Calls that run at the client, so that nothing but their tokens is billed. */
+const clientCalls: ReadonlySet<string> = new Set([
+  "function_call",
+  "custom_tool_call",
+  "local_shell_call",
+  "apply_patch_call",
+  "computer_call",
+]);
+
+/** More kinds in one answer are counted as one. */
+const kindsMax = 32;
+
+const callType = /^[a-z][a-z0-9_]{0,58}_call$/;
+
+const callsMax = 1_000_000;
+
+/** The terms that a whole answer, or an event of a stream, states outside of its content. */
+export function answerTerms(body: JsonObject): AnswerTerms {
+  const { model, usage, service_tier } = body;
+  return {
+    servedModel: typeof model === "string" && model !== "" ? storedText(model) : null,
+    serviceTier: service_tier ?? objectOr(usage)["service_tier"] ?? service_tier,
+    toolCalls: statedCalls(usage),
+  };
+}
+
+/** What the usage counts, as Anthropic's and its translations do: `server_tool_use: { web_search_requests: 2 }`. */
+function statedCalls(usage: unknown): ToolCalls | undefined {
+  const stated = objectOr(usage)["server_tool_use"];
+  if (!isObject(stated)) return undefined;
+  const calls = new Map<string, number>();
+  for (const [name, count] of Object.entries(stated)) {
+    if (count === null) continue;
+    const isCount = typeof count === "number" && Number.isInteger(count) && count >= 0 && count <= callsMax;
+    if (isCount) addCalls(calls, name.replace(/_requests$/, "_call"), count);
+    else addCalls(calls, unstatedCall, 1);
+  }
+  return Object.fromEntries(calls);
+}
+
+/** Calls of hosted tools among the items of an output; undefined where it is no list. */
+export function callsIn(output: unknown): ToolCalls | undefined {
+  if (!Array.isArray(output)) return undefined;
+  const calls = new Map<string, number>();
+  for (const item of output) {
+    const type = hostedCall(item);
+    if (type !== null) addCalls(calls, type, 1);
+  }
+  return Object.fromEntries(calls);
+}
+
+/** The type of an item that is a call of a hosted tool; null for any other. */
+export function hostedCall(item: unknown): string | null {
+  const { type, action, environment } = objectOr(item);
+  if (typeof type !== "string" || !type.endsWith("_call") || clientCalls.has(type)) return null;
+  // Reading a page that a search has found is not charged as a search.
+  if (type === "web_search_call" && pageActions.has(textOr(objectOr(action)["type"]))) return null;
+  if (type === "shell_call" && objectOr(environment)["type"] === "local") return null;
+  return type;
+}
+
+const pageActions: ReadonlySet<string> = new Set(["open_page", "find_in_page"]);
+
+function addCalls(calls: Map<string, number>, type: string, count: number): void {
+  const isOwn = callType.test(type) && (calls.has(type) || calls.size < kindsMax);
+  const kind = isOwn ? type : "other_call";
+  calls.set(kind, (calls.get(kind) ?? 0) + count);
+}
+
+/** Of each kind the larger count. */
+export function mergeCalls(...stated: readonly (ToolCalls | undefined)[]): ToolCalls | undefined {
+  const known = stated.filter((calls) => calls !== undefined);
+  if (known.length <= 1) return known[0];
+  const all = new Map<string, number>();
+  for (const calls of known)
+    for (const [kind, count] of Object.entries(calls)) all.set(kind, Math.max(all.get(kind) ?? 0, count));
+  return Object.fromEntries(all);
+}
+
+/** Reports that a choice of a chat cites pages: a search was made for it. */
+export function citesPages(choice: unknown, where: "message" | "delta"): boolean {
+  return listOr(objectOr(objectOr(choice)[where])["annotations"]).some((note) => objectOr(note)["type"] === citation);
+}
+
+export const citation = "url_citation";
+
+/** With a call of unstated number where pages are cited and no count is stated. */
+export function withCitations(terms: AnswerTerms, cites: boolean): AnswerTerms {
+  return cites && terms.toolCalls === undefined ? { ...terms, toolCalls: { [unstatedCall]: 1 } } : terms;
+}
 
 /** Content of an answer that matters for its price. */
 export interface ModelAnswer extends Written, AnswerTerms {

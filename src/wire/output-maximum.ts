@@ -1,7 +1,5 @@
-import type { TextApi } from "../core/output-cap.ts";
-import { parseJson } from "./json.ts";
-import { replaced, withMember } from "./json-edit.ts";
-import { jsonMembers } from "./json-keys.ts";
+import type { TextApi } from "../core/bounds.ts";
+import { jsonMembers, parseJson, replaced, withMember } from "./json.ts";
 import { isOutputLimit } from "./model-request.ts";
 
 /** Limit of the answer's text in requests of an endpoint. */

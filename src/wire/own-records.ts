@@ -1,7 +1,6 @@
-import { jsonElements, jsonMembers } from "./json-keys.ts";
+import { jsonElements, jsonMembers, parseJson } from "./json.ts";
 import { isTaskId, tasksNamed } from "./task.ts";
-import { equalFolded } from "./request-fields.ts";
-import { parseJson } from "./json.ts";
+import { equalFolded } from "./findings.ts";
 
 /** Envelope members that reveal nothing of other keys' tasks, unlike totals. */
 const envelopeNames = new Set(["code", "message", "msg", "success", "timestamp", "page", "page_size"]);

@@ -1,8 +1,6 @@
-import type { ChatText, OutputSchema, ToolTurn } from "../core/chat-text.ts";
-import type { ImagePart } from "../core/image-tokens.ts";
-import { imageSizeOf } from "./image-size.ts";
+import type { ChatText, ImagePart, ImageSize, OutputSchema, ToolTurn } from "../core/prompt-text.ts";
 import { isObject, jsonOf, objectOr, textOr, type JsonObject } from "./json.ts";
-import { partsOf } from "./request-bounds.ts";
+import { partsOf } from "./model-request.ts";
 
 /** A chat of nothing. */
 export const noChat: ChatText = {
@@ -89,4 +87,81 @@ export function outputSchemaOf(stated: unknown): OutputSchema | null {
   const { name, description, schema, strict } = objectOr(stated);
   if (schema === undefined) return null;
   return { name: textOr(name), description: textOr(description), schema, isStrict: strict === true };
+}
+
+/** Segments of a JPEG that are walked in search of its size; real ones have some tens. */
+const segmentsMax = 500;
+
+/** The size of an image in a data URL, from its header: PNG, JPEG, GIF or WebP. Null for any other text. */
+export function imageSizeOf(url: unknown): ImageSize | null {
+  if (typeof url !== "string" || !/^data:/i.test(url.slice(0, 5))) return null;
+  const comma = url.slice(0, 256).indexOf(",");
+  if (comma < 0 || !/;base64$/i.test(url.slice(0, comma))) return null;
+  return sizeIn(base64Bytes(url, comma + 1));
+}
+
+/** Reads some bytes at an offset; fewer where the data ends, none where it is no base64. */
+type ReadBytes = (offset: number, length: number) => Buffer;
+
+/** Decodes only the groups of base64 that hold the bytes asked for. */
+function base64Bytes(text: string, start: number): ReadBytes {
+  return (offset, length) => {
+    const group = Math.floor(offset / 3);
+    const groups = Math.ceil((offset + length) / 3) - group;
+    const encoded = text.slice(start + group * 4, start + (group + groups) * 4);
+    // Line breaks and other characters would move every byte after them.
+    if (!/^[A-Za-z0-9+/_-]*=*$/.test(encoded)) return Buffer.alloc(0);
+    const skipped = offset - group * 3;
+    return Buffer.from(encoded, "base64").subarray(skipped, skipped + length);
+  };
+}
+
+function sizeIn(read: ReadBytes): ImageSize | null {
+  const head = read(0, 30);
+  const magic = head.toString("latin1");
+  if (magic.startsWith("\x89PNG\r\n\x1a\n") && head.length >= 24)
+    return size(head.readUInt32BE(16), head.readUInt32BE(20));
+  if (/^GIF8[79]a/.test(magic) && head.length >= 10) return size(head.readUInt16LE(6), head.readUInt16LE(8));
+  if (/^RIFF....WEBP/s.test(magic) && head.length === 30) return webpSize(head, magic.slice(12, 16));
+  return magic.startsWith("\xff\xd8") ? jpegSize(read) : null;
+}
+
+function webpSize(head: Buffer, kind: string): ImageSize | null {
+  switch (kind) {
+    case "VP8 ":
+      return size(head.readUInt16LE(26) & 0x3fff, head.readUInt16LE(28) & 0x3fff);
+    case "VP8L": {
+      const bits = head.readUInt32LE(21);
+      return size((bits & 0x3fff) + 1, ((bits >>> 14) & 0x3fff) + 1);
+    }
+    case "VP8X":
+      return size(head.readUIntLE(24, 3) + 1, head.readUIntLE(27, 3) + 1);
+    default:
+      return null;
+  }
+}
+
+/** The first segment that begins a frame states the size. */
+function jpegSize(read: ReadBytes): ImageSize | null {
+  let offset = 2;
+  for (let segment = 0; segment < segmentsMax; segment++) {
+    const bytes = read(offset, 9);
+    if (bytes.length < 9 || bytes[0] !== 0xff) return null;
+    const marker = bytes[1] ?? 0;
+    if (marker === 0xff) offset += 1;
+    else if (startsFrame(marker)) return size(bytes.readUInt16BE(7), bytes.readUInt16BE(5));
+    else if (marker === 0x01 || (marker >= 0xd0 && marker <= 0xd8)) offset += 2;
+    else if (marker === 0xd9 || marker === 0xda) return null;
+    else offset += 2 + bytes.readUInt16BE(2);
+  }
+  return null;
+}
+
+/** SOF0 to SOF15; the other three in that range are tables. */
+function startsFrame(marker: number): boolean {
+  return marker >= 0xc0 && marker <= 0xcf && marker !== 0xc4 && marker !== 0xc8 && marker !== 0xcc;
+}
+
+function size(width: number, height: number): ImageSize | null {
+  return width > 0 && height > 0 ? { width, height } : null;
 }

@@ -2,7 +2,7 @@ import { assertNever } from "../core/assert.ts";
 import { formatUsd, larger, noMoney, subtract } from "../core/money.ts";
 import type { Period, Scope, Shortage } from "../core/budget.ts";
 import type { LimitMet } from "../core/limits.ts";
-import type { CeilingMet } from "../core/task-ceilings.ts";
+import type { CeilingMet } from "../core/tasks.ts";
 import type { Affordable, Refusal } from "../core/refusals.ts";
 
 /** One of our own errors as it leaves: OpenAI's shape with all four fields, `metadata` where there is more to say. */

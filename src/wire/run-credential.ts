@@ -1,5 +1,5 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
-import type { RunSession } from "../core/run-sessions.ts";
+import type { RunSession } from "../core/keys.ts";
 
 /** Content of a session's credential. */
 export interface RunCredential extends Pick<RunSession, "id" | "key" | "expiresAt"> {

@@ -1,5 +1,5 @@
 import type { Usage } from "../core/usage.ts";
-import { citation, type AnswerTerms } from "./answer-terms.ts";
+import { citation, type AnswerTerms } from "./model-answer.ts";
 import type { Written } from "./output-walk.ts";
 import { SseReader } from "./sse.ts";
 import type { OutputListener, StreamOutput } from "./stream-output.ts";

@@ -1,10 +1,9 @@
-import { plainDecimal } from "../core/decimal.ts";
+import { plainDecimal } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { NameSource } from "../core/task-routes.ts";
-import { parseJson, type JsonObject } from "./json.ts";
-import { jsonElements, jsonMembers } from "./json-keys.ts";
-import { ambiguousField, invalid, inspectObject, modelFault } from "./model-request.ts";
-import { equalFolded, RequestFields } from "./request-fields.ts";
+import { jsonElements, jsonMembers, parseJson, type JsonObject } from "./json.ts";
+import { ambiguousField, inspectObject, invalid, modelFault } from "./model-request.ts";
+import { equalFolded, RequestFields } from "./findings.ts";
 
 /** Content of a task's creation that matters for its price. The bytes themselves never change. */
 export interface TaskRequest {

@@ -1,7 +1,6 @@
-import { plainDecimal } from "../core/decimal.ts";
+import { plainDecimal } from "../core/money.ts";
 import type { Consumption, TaskRecord, TaskStatus } from "../core/tasks.ts";
-import { membersNamed } from "./json-edit.ts";
-import { isObject, listOr, objectOr, type JsonObject } from "./json.ts";
+import { isObject, listOr, membersNamed, objectOr, type JsonObject } from "./json.ts";
 
 /**
  * What the gateway says of a task, in any of its forms: the unified one (`timestamp`, `data`; also under `code`, `data`,

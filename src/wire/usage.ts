@@ -1,6 +1,13 @@
-import { noDoubts, type Doubt } from "../core/doubts.ts";
-import { noTokens } from "../core/tokens.ts";
-import { decompose, mergeUsage, withDoubts, type CacheStatement, type Usage } from "../core/usage.ts";
+import {
+  decompose,
+  mergeUsage,
+  noDoubts,
+  noTokens,
+  withDoubts,
+  type CacheStatement,
+  type Doubt,
+  type Usage,
+} from "../core/usage.ts";
 import { isObject, type JsonObject } from "./json.ts";
 
 /** More than any model can bill for one request; a larger number is no usage but noise. */

@@ -1,8 +1,6 @@
 import type { Refusal } from "../core/refusals.ts";
-import { withMember, withMembersHidden, withStringsRewritten } from "./json-edit.ts";
-import { jsonMembers } from "./json-keys.ts";
-import { isObject, parseJson } from "./json.ts";
-import { equalFolded } from "./request-fields.ts";
+import { isObject, jsonMembers, parseJson, withMember, withMembersHidden, withStringsRewritten } from "./json.ts";
+import { equalFolded } from "./findings.ts";
 
 /** `config.webhook_config` of a task: the receiver of the gateway's callback. "" means none. */
 export interface WebhookConfig {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Admin } from "../../src/core/admins.ts";
+import type { Admin } from "../../src/core/keys.ts";
 import { ledgerKinds, noon, type LedgerKind } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 

@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { budgetAlerts } from "../../src/core/alerts.ts";
-import type { AccountSample } from "../../src/core/account-sample.ts";
+import type { AccountSample } from "../../src/core/account.ts";
 import { parseScope, type Caller } from "../../src/core/budget.ts";
 import { costOf } from "../../src/core/cost.ts";
 import { picoUsdMax, usd, type PicoUsd } from "../../src/core/money.ts";
 import { canonicalPrice } from "../../src/core/price.ts";
-import { markKeptMs, markMs } from "../../src/core/stream-bursts.ts";
+import { markKeptMs, markMs } from "../../src/core/slices.ts";
 import { writtenKeptMs, type HoldResult } from "../../src/ports/ledger.ts";
 import type { Store } from "../../src/ledger/store.ts";
 import { contentId } from "../../src/wire/content-id.ts";
@@ -16,15 +16,15 @@ import {
   budget,
   endAt,
   holdOf,
-  ledgerKinds,
   leasingKind,
-  onPostgres,
+  ledgerKinds,
   noon,
+  onPostgres,
   posting,
   price,
+  priceId,
   taskOf,
   tokens,
-  priceId,
   type LedgerKind,
 } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";

@@ -7,22 +7,22 @@ import type { Charge } from "../../src/core/charge.ts";
 import type { ExtendResult, HoldResult, Ledger, SettleResult, Verification } from "../../src/ports/ledger.ts";
 import { emptyState, ModelLedger } from "../model/ledger.ts";
 import { repair } from "../../src/ledger/sqlite/repair.ts";
-import { calendarOf } from "../../src/platform/calendar.ts";
+import { calendarOf } from "../../src/platform/clock.ts";
 import { derivedRows, tamper } from "../support/derived-rows.ts";
 import {
   alice,
   assumed,
   bob,
+  canonical,
   endAt,
   holdOf,
   inThreads,
   leasingKind,
+  noon,
   onPostgres,
   postgresKind,
-  noon,
   posting,
   priceId,
-  canonical,
   sqliteKind,
   threadsKind,
   utc,

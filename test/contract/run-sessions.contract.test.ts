@@ -7,13 +7,13 @@ import {
   runSessionsKeptMax,
   runSessionsMax,
   type RunSession,
-} from "../../src/core/run-sessions.ts";
+} from "../../src/core/keys.ts";
 import {
   endAt,
   holdOf,
   key,
-  ledgerKinds,
   leasingKind,
+  ledgerKinds,
   noon,
   onPostgres,
   posting,

@@ -1,27 +1,25 @@
-import type { LedgerTotals } from "../../src/core/account-sample.ts";
+import type { LedgerTotals } from "../../src/core/account.ts";
 import { invariant } from "../../src/core/assert.ts";
 import {
   amountToHold,
-  callerOf,
+  appliesTo,
   basisToHold,
+  callerOf,
   formatScope,
   shortageOf,
   subjectOf,
   tightestRoom,
-  appliesTo,
   worstShortage,
   type Budget,
   type BudgetWindow,
   type Caller,
   type Shortage,
 } from "../../src/core/budget.ts";
-import type { Charge, Source } from "../../src/core/charge.ts";
-import { correctionFault } from "../../src/core/correction.ts";
+import { correctionFault, type Charge, type Source } from "../../src/core/charge.ts";
 import { standardBilling } from "../../src/core/cost.ts";
-import { noDoubts } from "../../src/core/doubts.ts";
+import { noDoubts, noTokens } from "../../src/core/usage.ts";
 import { noMoney, picoUsdMax, smaller, sum, type PicoUsd } from "../../src/core/money.ts";
 import type { CorrectionMade } from "../../src/core/reconciliation.ts";
-import { noTokens } from "../../src/core/tokens.ts";
 import type { Calendar } from "../../src/ports/calendar.ts";
 import {
   isTagDimension,
@@ -52,6 +50,7 @@ import { isPostedForTheDead, lateCorrection, lateSettlement } from "../../src/le
 import { chargesToScan, writtenLateMs } from "../../src/ledger/recent-charges.ts";
 import { ReportSums } from "../../src/ledger/report-sums.ts";
 import type { PostedCharge } from "../../src/ledger/what-if-sums.ts";
+
 const quarterMs = 900_000;
 const hourMs = 3_600_000;
 

@@ -18,10 +18,21 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
     },
     { why: "Null is not below zero, and is what is returned.", mutants: ["tightestRoom: room === null → false"] },
   ],
-  "core/run-sessions.ts": [
+  "core/keys.ts": [
     {
       why: "Every session began at or after null, which counts as 1970.",
       mutants: ["isSecretReplaced: rotatedAt === null → false"],
+    },
+    {
+      why: "A text that is split has a piece.",
+      mutants: ['matchesPattern: "" → "Stryker was here!"', 'matchesPattern: "" → "Stryker was here!"'],
+    },
+    {
+      why: "A shortcut: the last line compares the same lengths.",
+      mutants: [
+        "matchesPattern: text.length < first.length + last.length → false",
+        "matchesPattern: first.length + last.length → first.length - last.length",
+      ],
     },
   ],
   "core/settlement.ts": [
@@ -78,6 +89,9 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
         "minimumWorst: minimum.tokens === 0 → false",
       ],
     },
+    { why: "Neither text is a name.", mutants: ['serviceTierOf: "" → "Stryker was here!"'] },
+    { why: "A shortcut: no service tier is called null.", mutants: ["tiersToHold: stated === null → false"] },
+    { why: "Equal fees are the same.", mutants: ["toolBoundOf: charged > most → charged >= most"] },
   ],
   "core/slices.ts": [
     {
@@ -162,13 +176,19 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       why: "Undefined is larger than nothing, and is what is returned.",
       mutants: ["parseUsd: value === undefined → false"],
     },
+    {
+      why: "The pattern gives whole digits always, and a text that is split has a piece.",
+      mutants: ['plainDecimal: "" → "Stryker was here!"', 'scaledDecimal: "" → "Stryker was here!"'],
+    },
+    { why: "An empty text is the number 0 as well.", mutants: ['plainDecimal: "0" → ""'] },
   ],
-  "core/task-ceilings.ts": [
+  "core/tasks.ts": [
     {
       why: "No ceiling is undefined or null and above 0.",
       mutants: ["ceilingMet: family === null → false", "ceilingMet: limit !== null → true"],
     },
     { why: "Neither text names a family.", mutants: ['familyOf: "" → "Stryker was here!"'] },
+    { why: "Neither text names a family.", mutants: ['timeLimitOf: "" → "Stryker was here!"'] },
   ],
   "core/reconciliation.ts": [
     {
@@ -214,21 +234,13 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       why: "A balance states no credits, so that nothing of them moved.",
       mutants: ["creditMovements: !measure.isCounter → false"],
     },
-  ],
-  "core/keys.ts": [
+    { why: "0 over anything is 0, rounded up or not.", mutants: ["roundedUp: value > 0n → value >= 0n"] },
     {
-      why: "A text that is split has a piece.",
-      mutants: ['matchesPattern: "" → "Stryker was here!"', 'matchesPattern: "" → "Stryker was here!"'],
-    },
-    {
-      why: "A shortcut: the last line compares the same lengths.",
-      mutants: [
-        "matchesPattern: text.length < first.length + last.length → false",
-        "matchesPattern: first.length + last.length → first.length - last.length",
-      ],
+      why: "Of a ledger that charged nothing, no group's part is above 0.",
+      mutants: ["explainingGroups: ledger <= 0n → ledger < 0n"],
     },
   ],
-  "core/account-sample.ts": [
+  "core/account.ts": [
     {
       why: "The pattern gives a sign and whole digits always.",
       mutants: ['scaledFigure: "" → "Stryker was here!"', 'scaledFigure: "" → "Stryker was here!"'],
@@ -236,8 +248,6 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
     { why: "The text of undefined is no figure.", mutants: ["scaledFigure: text === undefined → false"] },
     { why: "Equal steps are the same.", mutants: ["stepOf: step < atMost → step <= atMost"] },
     { why: "Either way it is 0.", mutants: ["unsettledAt: settled > 0n → settled >= 0n"] },
-  ],
-  "core/account-measure.ts": [
     {
       why: "For the compiler alone: a measure is made of samples that there are.",
       mutants: [
@@ -257,11 +267,6 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       mutants: ["creditsPerUsd: perUsd > 0n → true", "creditsPerUsd: perUsd > 0n → perUsd >= 0n"],
     },
     { why: "Nothing is its own opposite.", mutants: ["absolute: value < 0n → value <= 0n"] },
-  ],
-  "core/request-terms.ts": [
-    { why: "Neither text is a name.", mutants: ['serviceTierOf: "" → "Stryker was here!"'] },
-    { why: "A shortcut: no service tier is called null.", mutants: ["tiersToHold: stated === null → false"] },
-    { why: "Equal fees are the same.", mutants: ["toolBoundOf: charged > most → charged >= most"] },
   ],
   "core/task-settlement.ts": [
     {
@@ -295,20 +300,6 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       mutants: ["decodedParts: /^\\[(.*)\\]$/ → /\\[(.*)\\]$/", "decodedParts: /^\\[(.*)\\]$/ → /^\\[(.*)\\]/"],
     },
   ],
-  "core/decimal.ts": [
-    {
-      why: "The pattern gives whole digits always, and a text that is split has a piece.",
-      mutants: ['plainDecimal: "" → "Stryker was here!"', 'scaledDecimal: "" → "Stryker was here!"'],
-    },
-    { why: "An empty text is the number 0 as well.", mutants: ['plainDecimal: "0" → ""'] },
-  ],
-  "core/bill-factor.ts": [
-    { why: "0 over anything is 0, rounded up or not.", mutants: ["roundedUp: value > 0n → value >= 0n"] },
-    {
-      why: "Of a ledger that charged nothing, no group's part is above 0.",
-      mutants: ["explainingGroups: ledger <= 0n → ledger < 0n"],
-    },
-  ],
   "core/raw-units.ts": [
     {
       why: "Equal scales are the same, and no two types in a map are equal.",
@@ -318,7 +309,6 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       ],
     },
   ],
-  "core/tasks.ts": [{ why: "Neither text names a family.", mutants: ['timeLimitOf: "" → "Stryker was here!"'] }],
   "core/task-routes.ts": [
     { why: "A text that is split has a piece.", mutants: ['canonicalSegment: "" → "Stryker was here!"'] },
     { why: "Nothing is at the index -1.", mutants: ["matchRoute: at === -1 → false"] },
@@ -351,7 +341,7 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       mutants: ["parseIp: /%.*$/ → /%.*/"],
     },
   ],
-  "core/image-tokens.ts": [
+  "core/prompt-text.ts": [
     { why: "One patch is a whole number of patches.", mutants: ["share: patches < 1 → patches <= 1"] },
   ],
 };

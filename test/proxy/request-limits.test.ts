@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { revokeKey, rotateKey, updateKey } from "../../src/admin/keys.ts";
 import { createTeam, updateTeam } from "../../src/admin/teams.ts";
 import type { LimitsChange } from "../../src/core/limits.ts";
-import { completionTotal, promptTotal } from "../../src/core/tokens.ts";
+import { completionTotal, promptTotal } from "../../src/core/usage.ts";
 import type { Clock } from "../../src/ports/clock.ts";
 import { systemClock } from "../../src/platform/clock.ts";
 import { errorOf } from "../support/answers.ts";

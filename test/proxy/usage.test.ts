@@ -7,7 +7,7 @@ import type { Catalogue } from "../../src/ports/catalogue.ts";
 import { meterResponse } from "../../src/request/meter.ts";
 import { systemClock } from "../../src/platform/clock.ts";
 import { createTokenCounter } from "../../src/platform/tokens/token-counter.ts";
-import { readChatRequest } from "../../src/wire/chat-request.ts";
+import { readChatRequest } from "../../src/wire/endpoints/chat-completions.ts";
 import { Books, chatWith } from "../support/books.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 import { delta, done, finish, scriptedGateway } from "../support/scripted-gateway.ts";

@@ -1,6 +1,6 @@
 import { request } from "node:http";
 import { createAdmin } from "../../src/admin/admins.ts";
-import type { AdminRole } from "../../src/core/admins.ts";
+import type { AdminRole } from "../../src/core/keys.ts";
 import { systemClock } from "../../src/platform/clock.ts";
 import { openStore, utc } from "./ledger-fixtures.ts";
 

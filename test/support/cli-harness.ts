@@ -10,7 +10,7 @@ import { runCli } from "../../src/cli/program.ts";
 import { readTextFile } from "../../src/config/environment.ts";
 import type { Settings } from "../../src/config/settings.ts";
 import { openSqlite } from "../../src/ledger/sqlite/open.ts";
-import { calendarOf } from "../../src/platform/calendar.ts";
+import { calendarOf } from "../../src/platform/clock.ts";
 import { buildOnce } from "./built-catalogues.ts";
 import { ledgerThreads } from "./effort.ts";
 import { layLedger } from "./new-ledger.ts";

@@ -1,6 +1,6 @@
 import { costOf } from "../../src/core/cost.ts";
 import { canonicalPrice } from "../../src/core/price.ts";
-import { noTokens } from "../../src/core/tokens.ts";
+import { noTokens } from "../../src/core/usage.ts";
 import { usd } from "../../src/core/money.ts";
 import { loadCatalogue } from "../../src/catalogue/load.ts";
 import type { ChargeEnd, Ledger } from "../../src/ports/ledger.ts";

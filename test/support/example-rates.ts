@@ -1,6 +1,6 @@
 import { noMoney, parseRate, type PicoUsdPerToken } from "../../src/core/money.ts";
 import type { PriceTier, PriceVersion, Rates } from "../../src/core/price.ts";
-import { statedClass, tokenClasses, type TokenClass } from "../../src/core/tokens.ts";
+import { statedClass, tokenClasses, type TokenClass } from "../../src/core/usage.ts";
 
 /** A full set of rates from decimal strings, USD per 1M tokens; classes that are left out take their parent's. */
 export function rates(

@@ -1,5 +1,5 @@
 import { usd, type PicoUsd } from "../../src/core/money.ts";
-import { noTokens } from "../../src/core/tokens.ts";
+import { noTokens } from "../../src/core/usage.ts";
 import { connectToWrite } from "../../src/ledger/sqlite/connection.ts";
 import { prune } from "../../src/ledger/sqlite/prune.ts";
 import {

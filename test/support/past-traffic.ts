@@ -1,7 +1,7 @@
 import { updateKey } from "../../src/admin/keys.ts";
 import { costOf } from "../../src/core/cost.ts";
 import { noMoney, type PicoUsd } from "../../src/core/money.ts";
-import { noTokens, type TokenCounts } from "../../src/core/tokens.ts";
+import { noTokens, type TokenCounts } from "../../src/core/usage.ts";
 import { shippedPrices } from "../../src/server/package.ts";
 import { loadCatalogue } from "../../src/catalogue/load.ts";
 import type { Catalogue, CatalogueModel } from "../../src/ports/catalogue.ts";

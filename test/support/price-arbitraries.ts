@@ -1,10 +1,9 @@
 import * as fc from "fast-check";
 import { standardBilling } from "../../src/core/cost.ts";
-import { doubts } from "../../src/core/doubts.ts";
+import { doubts, tokenClasses, type Permille, type TokenCounts } from "../../src/core/usage.ts";
 import type { PicoUsd, PicoUsdPerToken } from "../../src/core/money.ts";
 import type { PriceTier, PriceVersion, Rates } from "../../src/core/price.ts";
 import type { Outcome, Reserved } from "../../src/core/settlement.ts";
-import { tokenClasses, type Permille, type TokenCounts } from "../../src/core/tokens.ts";
 
 /** Prices of every shape: any order of rates among classes and tiers, both tier modes, flat ones, minimums. */
 

@@ -287,7 +287,7 @@ describe("the checker", () => {
     ["core/money.ts", 'import type { Tokens } from "./tokens.ts";'],
     ["dashboard/types.ts", 'export type {\n  KeyJson as Key,\n} from "../reporting/shapes/keys.ts";'],
     ["reporting/shapes/keys.ts", 'import { text } from "./fields.ts"; import { periods } from "../../core/budget.ts";'],
-    ["wire/encoding.ts", 'import { gunzipSync } from "node:zlib";\nimport { x } from "../core/money.ts";'],
+    ["wire/headers.ts", 'import { gunzipSync } from "node:zlib";\nimport { x } from "../core/money.ts";'],
     [
       "server/serving.ts",
       'import { x } from "../ledger/sqlite/open.ts"; import manifest from "../package.json" with { type: "json" };',

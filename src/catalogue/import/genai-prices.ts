@@ -1,19 +1,20 @@
-import type { TokenClass } from "../../core/tokens.ts";
+import type { TokenClass } from "../../core/usage.ts";
 import type { StatedRates } from "../schema.ts";
-import { rateOf, usdOfThousand } from "./exact.ts";
 import {
   countOf,
   familyOf,
   faultOfRates,
   isFields,
+  rateOf,
+  usdOfThousand,
   withoutZeros,
   type Fields,
   type LeftOut,
   type PriceResult,
   type ServiceTierName,
   type TableModel,
-  type TableResult,
   type TablePrice,
+  type TableResult,
   type TableServiceTiers,
   type WantsProvider,
 } from "./table.ts";

@@ -14,12 +14,11 @@ import { buildCatalogue, type CatalogueBuilder, type PriceText } from "../build.
 import type { Origins } from "../origins.ts";
 import { readPriceFile } from "../read.ts";
 import type { StatedPrice } from "../schema.ts";
-import { withEntries } from "./edit.ts";
-import { readTree } from "./exact.ts";
+import { printProposals, withEntries } from "./edit.ts";
+import { isFields, readTree, type LeftOut } from "./table.ts";
 import { readGenaiPrices } from "./genai-prices.ts";
 import { readLitellm } from "./litellm.ts";
 import { mergeModels } from "./merge.ts";
-import { printProposals } from "./print.ts";
 import {
   inForce,
   matchModels,
@@ -29,7 +28,6 @@ import {
   type PriceChange,
   type Proposal,
 } from "./propose.ts";
-import { isFields, type LeftOut } from "./table.ts";
 
 /**
  * What the tables state otherwise than the price files, as a price file that is sound beside them, and as changes of own files. Pure.

@@ -1,11 +1,11 @@
-import type { TokenClass } from "../../core/tokens.ts";
+import type { TokenClass } from "../../core/usage.ts";
 import type { StatedRates } from "../schema.ts";
-import { rateOf } from "./exact.ts";
 import {
   countOf,
   familyOf,
   faultOfRates,
   isFields,
+  rateOf,
   withoutZeros,
   type Fields,
   type LeftOut,

@@ -1,6 +1,6 @@
 import { parseRate, parseUsd } from "../../core/money.ts";
 import { serviceTierNames } from "../../core/price.ts";
-import { tokenClasses } from "../../core/tokens.ts";
+import { tokenClasses } from "../../core/usage.ts";
 import type { PriceDifference } from "../../ports/price-import.ts";
 import type { StatedRates } from "../schema.ts";
 import type { ServiceTierName, TableModel, TablePrice, TableServiceTiers } from "./table.ts";

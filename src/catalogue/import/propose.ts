@@ -1,6 +1,6 @@
 import { parseRate, parseUsd } from "../../core/money.ts";
 import { ceilingPrice, serviceTierNames } from "../../core/price.ts";
-import { statedClass, tokenClasses, type TokenClass } from "../../core/tokens.ts";
+import { statedClass, tokenClasses, type TokenClass } from "../../core/usage.ts";
 import type { Catalogue } from "../../ports/catalogue.ts";
 import type { PriceDifference } from "../../ports/price-import.ts";
 import type { ModelOrigin, Origins } from "../origins.ts";

@@ -26,7 +26,7 @@ import {
   warning,
   type Check,
 } from "../../reporting/doctor.ts";
-import { isTimeZone } from "../../platform/calendar.ts";
+import { isTimeZone } from "../../platform/clock.ts";
 import { isObject, parseJson } from "../../wire/json.ts";
 import { workerCount } from "../../server/workers/settings.ts";
 import { examineFile, examinePermissions } from "./doctor-files.ts";

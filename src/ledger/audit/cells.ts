@@ -1,4 +1,4 @@
-import { tokenClasses } from "../../core/tokens.ts";
+import { tokenClasses } from "../../core/usage.ts";
 import { rollupCounts } from "../rollup-columns.ts";
 
 /** Sums of the charges of one key, team, model, group and source in some span, in the order of a rollup's columns. */

@@ -1,5 +1,5 @@
 import { parseCanonicalPrice, type PriceVersion } from "../../core/price.ts";
-import type { TaskInputs } from "../../core/task-cost.ts";
+import type { TaskInputs } from "../../core/task-settlement.ts";
 import { contentId } from "../../wire/content-id.ts";
 import type { ChargeRow } from "../rows/charges.ts";
 import { rowsOf, type Query } from "../queries/query.ts";

@@ -1,6 +1,6 @@
-import { tokenClasses } from "../../core/tokens.ts";
+import { tokenClasses } from "../../core/usage.ts";
 import type { Formula, Source } from "../../core/charge.ts";
-import type { TaskInputs } from "../../core/task-cost.ts";
+import type { TaskInputs } from "../../core/task-settlement.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Dialect } from "../queries/dialects.ts";
 import type { Query } from "../queries/query.ts";

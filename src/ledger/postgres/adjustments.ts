@@ -1,5 +1,5 @@
 import { correctionEntry } from "../../core/audit.ts";
-import { correctionFault } from "../../core/correction.ts";
+import { correctionFault } from "../../core/charge.ts";
 import { noMoney, picoUsdMax, type PicoUsd } from "../../core/money.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { AdjustResult } from "../../ports/ledger.ts";

@@ -1,7 +1,7 @@
-import { amountToHold, subjectOf, appliesTo, type Caller, type Span } from "../../core/budget.ts";
+import { amountToHold, appliesTo, subjectOf, type Caller, type Span } from "../../core/budget.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import { calendarOf } from "../../platform/calendar.ts";
+import { calendarOf } from "../../platform/clock.ts";
 import { budgetOf, type BudgetRow, type StoredBudget } from "../rows/budgets.ts";
 import type { Database, Statements } from "./connection.ts";
 

@@ -1,5 +1,5 @@
 import type { Calendar } from "../../ports/calendar.ts";
-import { calendarOf } from "../../platform/calendar.ts";
+import { calendarOf } from "../../platform/clock.ts";
 import type { Database } from "./connection.ts";
 import { storedTimeZone } from "./time-zone.ts";
 

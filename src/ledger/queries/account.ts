@@ -1,4 +1,4 @@
-import type { LedgerTotals } from "../../core/account-sample.ts";
+import type { LedgerTotals } from "../../core/account.ts";
 import type { Source } from "../../core/charge.ts";
 import { noMoney, type PicoUsd } from "../../core/money.ts";
 import type { CorrectionMade } from "../../core/reconciliation.ts";

@@ -1,6 +1,6 @@
 import type { Formula, Source } from "../../core/charge.ts";
 import type { PicoUsd } from "../../core/money.ts";
-import { tokenClasses, type TokenClass } from "../../core/tokens.ts";
+import { tokenClasses, type TokenClass } from "../../core/usage.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { ReportQuery, TimeSpan } from "../../ports/ledger.ts";
 import type { PageEnd, PostingPage } from "../long-queries.ts";

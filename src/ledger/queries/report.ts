@@ -1,5 +1,5 @@
 import { assertNever } from "../../core/assert.ts";
-import type { TokenClass } from "../../core/tokens.ts";
+import type { TokenClass } from "../../core/usage.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import {
   isTagDimension,

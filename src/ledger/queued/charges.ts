@@ -1,5 +1,5 @@
 import type { PicoUsd } from "../../core/money.ts";
-import type { StreamObservation } from "../../core/stream-bursts.ts";
+import type { StreamObservation } from "../../core/slices.ts";
 import type {
   BurstMarksResult,
   ChargeEnd,

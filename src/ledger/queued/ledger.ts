@@ -1,4 +1,4 @@
-import { fareboxAdmin } from "../../core/admins.ts";
+import { fareboxAdmin } from "../../core/keys.ts";
 import type { Ledger } from "../../ports/ledger.ts";
 import type { LongQueries, PageEnd, PostingPage } from "../long-queries.ts";
 import { submitOrThrow, type CommandQueue } from "../queue.ts";

@@ -1,10 +1,9 @@
 import type { Charge, ChargeState, Formula, HoldKind, Source } from "../../core/charge.ts";
 import { standardBilling, type Billing } from "../../core/cost.ts";
-import { parseDoubts } from "../../core/doubts.ts";
+import { parseDoubts, tokenClasses, type TokenClass, type TokenCounts } from "../../core/usage.ts";
 import type { PicoUsd } from "../../core/money.ts";
-import type { HoldBasis } from "../../core/output-cap.ts";
+import type { HoldBasis } from "../../core/bounds.ts";
 import type { Delivered } from "../../core/settlement.ts";
-import { tokenClasses, type TokenClass, type TokenCounts } from "../../core/tokens.ts";
 
 /** A row of `charges`, read with safe integers. */
 export type ChargeRow = Readonly<Record<TokenClass, bigint>> & {

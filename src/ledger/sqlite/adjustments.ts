@@ -1,7 +1,7 @@
 import { correctionEntry } from "../../core/audit.ts";
-import { correctionFault } from "../../core/correction.ts";
+import { correctionFault } from "../../core/charge.ts";
 import { picoUsdMax, type PicoUsd } from "../../core/money.ts";
-import { tokenClasses } from "../../core/tokens.ts";
+import { tokenClasses } from "../../core/usage.ts";
 import type { AdjustResult } from "../../ports/ledger.ts";
 import type { AdjustCommand } from "../commands.ts";
 import type { ChargeRow } from "../rows/charges.ts";

@@ -2,8 +2,8 @@ import { invariant } from "../../core/assert.ts";
 import type { Caller } from "../../core/budget.ts";
 import type { ChargeState, HoldKind } from "../../core/charge.ts";
 import { noMoney, type PicoUsd } from "../../core/money.ts";
-import { tokenClasses } from "../../core/tokens.ts";
-import type { WindowBook, OpenWindow } from "./budgets.ts";
+import { tokenClasses } from "../../core/usage.ts";
+import type { OpenWindow, WindowBook } from "./budgets.ts";
 import { basisOf, inDoubt, noteColumns, type HoldCommand, type PostCommand, type VoidCommand } from "../commands.ts";
 import type { Connection, Statement } from "./connection.ts";
 

@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import Database from "better-sqlite3";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Ledger, TimeSpan } from "../../ports/ledger.ts";
-import { calendarOf } from "../../platform/calendar.ts";
+import { calendarOf } from "../../platform/clock.ts";
 import type { BatchChannel } from "../commands.ts";
 import { Health, type StoreEvent } from "../health.ts";
 import type { LongQueries } from "../long-queries.ts";

@@ -1,4 +1,4 @@
-import { tokenClasses } from "../../core/tokens.ts";
+import { tokenClasses } from "../../core/usage.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import { quarterMs, rollupDimensions, rollupSums } from "../rollup-columns.ts";
 import { sumsFromCharges } from "../rollup-sums.ts";

@@ -1,4 +1,4 @@
-import { markKeptMs, marksAfter, type BurstMark } from "../../core/stream-bursts.ts";
+import { markKeptMs, marksAfter, type BurstMark } from "../../core/slices.ts";
 import type { Replies, StreamsCommand } from "../commands.ts";
 import type { Connection } from "./connection.ts";
 

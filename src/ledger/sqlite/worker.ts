@@ -1,6 +1,6 @@
 import { parentPort, workerData, type MessagePort } from "node:worker_threads";
 import { invariant } from "../../core/assert.ts";
-import { calendarOf } from "../../platform/calendar.ts";
+import { calendarOf } from "../../platform/clock.ts";
 import type { Command } from "../commands.ts";
 import type { LongQuery } from "../long-queries.ts";
 import { connectToRead, connectToWrite, isStorageFault, type Connection } from "./connection.ts";

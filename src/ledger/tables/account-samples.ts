@@ -1,4 +1,4 @@
-import type { AccountSample, LedgerTotals } from "../../core/account-sample.ts";
+import type { AccountSample, LedgerTotals } from "../../core/account.ts";
 import { sources, type Source } from "../../core/charge.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import type { AccountSamples } from "../../ports/account-samples.ts";

@@ -1,4 +1,4 @@
-import type { Admin } from "../../core/admins.ts";
+import type { Admin } from "../../core/keys.ts";
 import { adminEntry } from "../../core/audit.ts";
 import type { AdminStore } from "../../ports/admin-store.ts";
 import { recordAudit } from "./audit.ts";

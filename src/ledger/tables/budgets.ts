@@ -1,4 +1,4 @@
-import { fareboxAdmin } from "../../core/admins.ts";
+import { fareboxAdmin } from "../../core/keys.ts";
 import { invariant } from "../../core/assert.ts";
 import { budgetRemoveEntry, budgetSetEntry } from "../../core/audit.ts";
 import { formatScope, type Budget } from "../../core/budget.ts";

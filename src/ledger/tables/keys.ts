@@ -1,7 +1,6 @@
-import { fareboxAdmin } from "../../core/admins.ts";
+import { changedKey, fareboxAdmin, type Key, type KeyState } from "../../core/keys.ts";
 import { keyAction, keyEntry, type NameOfKey } from "../../core/audit.ts";
 import type { Budget } from "../../core/budget.ts";
-import { changedKey, type Key, type KeyState } from "../../core/keys.ts";
 import type { KeyStore } from "../../ports/key-store.ts";
 import { write, type Query } from "../queries/query.ts";
 import { recordAudit } from "./audit.ts";

@@ -1,8 +1,7 @@
 import { sessionEntry } from "../../core/audit.ts";
 import { formatScope } from "../../core/budget.ts";
-import { isLive } from "../../core/keys.ts";
+import { hasRoomForSession, isLive, runBudgetKeptMs, scopeOfSession, type RunSession } from "../../core/keys.ts";
 import type { PicoUsd } from "../../core/money.ts";
-import { hasRoomForSession, runBudgetKeptMs, scopeOfSession, type RunSession } from "../../core/run-sessions.ts";
 import type { RunSessions } from "../../ports/run-sessions.ts";
 import { write, type Query } from "../queries/query.ts";
 import { recordAudit } from "./audit.ts";

@@ -1,7 +1,6 @@
-import { fareboxAdmin } from "../../core/admins.ts";
+import { changedTeam, fareboxAdmin, type Team } from "../../core/keys.ts";
 import { teamEntry, type NewAuditEntry } from "../../core/audit.ts";
 import { noLimits } from "../../core/limits.ts";
-import { changedTeam, type Team } from "../../core/teams.ts";
 import type { TeamCreation, TeamStore } from "../../ports/team-store.ts";
 import { write, type Query } from "../queries/query.ts";
 import { recordAudit } from "./audit.ts";

@@ -1,7 +1,7 @@
 import { Worker } from "node:worker_threads";
 import type { Encoding } from "../../ports/catalogue.ts";
 import type { TokenCount } from "../../ports/token-counter.ts";
-import type { CountJob, JobBatch, TurnReport } from "./messages.ts";
+import type { CountJob, JobBatch, TurnReport } from "./turns.ts";
 
 export interface CountingThreadOptions {
   /** Calls that may wait for an answer at once. */

@@ -1,6 +1,6 @@
 import type { Worker } from "node:worker_threads";
 import type { Encoding } from "../../ports/catalogue.ts";
-import type { PromptForm } from "../../core/chat-text.ts";
+import type { PromptForm } from "../../core/prompt-text.ts";
 import type { ChatText, TokenCount, TokenCounter } from "../../ports/token-counter.ts";
 import { tokenInput } from "./chat-template.ts";
 import { CountingThread, startCountingThread } from "./counting-thread.ts";

@@ -2,8 +2,7 @@
 import { parentPort } from "node:worker_threads";
 import { invariant } from "../../core/assert.ts";
 import { countPiece } from "./encoders.ts";
-import type { JobBatch, TurnReport } from "./messages.ts";
-import { Turns } from "./turns.ts";
+import { Turns, type JobBatch, type TurnReport } from "./turns.ts";
 
 const port = parentPort;
 invariant(port !== null, "the counting worker runs as a worker thread");

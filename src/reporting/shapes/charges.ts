@@ -1,9 +1,7 @@
 import { z } from "zod";
 import { sources } from "../../core/charge.ts";
-import { doubts } from "../../core/doubts.ts";
-import { taskFailures } from "../../core/task-failures.ts";
-import { taskStatuses } from "../../core/tasks.ts";
-import { tokenClasses } from "../../core/tokens.ts";
+import { doubts, tokenClasses } from "../../core/usage.ts";
+import { taskFailures, taskStatuses } from "../../core/tasks.ts";
 import { count, next, text, textOrNull, time, timeOrNull, tokens, usd, usdOrNull, type Shape } from "./fields.ts";
 
 const textAs = (description: string) => text.meta({ description });

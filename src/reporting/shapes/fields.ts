@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { tokenClasses } from "../../core/tokens.ts";
+import { tokenClasses } from "../../core/usage.ts";
 
 /*
  * The shapes of answers, each declared once: `/admin/v1`, `/v1/farebox`, `--json`, the OpenAPI document and the

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { creditKinds } from "../../core/account.ts";
-import { runSessionStates } from "../../core/run-sessions.ts";
+import { runSessionStates } from "../../core/keys.ts";
 import type { ReportDimension } from "../../ports/ledger.ts";
 import { spendDimensions } from "../../ports/spend.ts";
 import { count, eachOf, text, textOrNull, time, timeOrNull, tokens, usd, usdOrNull, type Shape } from "./fields.ts";

@@ -1,7 +1,6 @@
 import { z } from "zod";
-import { adminRoles } from "../../core/admins.ts";
+import { adminRoles, keyStates } from "../../core/keys.ts";
 import { periods } from "../../core/budget.ts";
-import { keyStates } from "../../core/keys.ts";
 import {
   count,
   limits,

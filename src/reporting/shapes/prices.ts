@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { tokenClasses, units } from "../../core/tokens.ts";
+import { tokenClasses, units } from "../../core/usage.ts";
 import { count, eachOf, text, textOrNull, timeOrNull, usd, type Shape } from "./fields.ts";
 
 const rates = eachOf(tokenClasses, text.regex(/^\d+(\.\d+)?$/));

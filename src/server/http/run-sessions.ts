@@ -1,5 +1,5 @@
 import { beginSession, newSessionSchema, type NewSession, type RunSessionTools } from "../../admin/run-sessions.ts";
-import type { RunSession } from "../../core/run-sessions.ts";
+import type { RunSession } from "../../core/keys.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { Exchange } from "../../ports/exchange.ts";
 import type { KeyStore } from "../../ports/key-store.ts";

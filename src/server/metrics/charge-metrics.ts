@@ -1,6 +1,5 @@
 import { sources } from "../../core/charge.ts";
-import { doubts, type Doubt } from "../../core/doubts.ts";
-import { tokenClasses, type TokenClass } from "../../core/tokens.ts";
+import { doubts, tokenClasses, type Doubt, type TokenClass } from "../../core/usage.ts";
 import type { ChargedKey, Events } from "../../ports/events.ts";
 import { amounts, counts, type Money } from "./counters.ts";
 import type { Family } from "./family.ts";

@@ -1,4 +1,4 @@
-import { completionTotal, promptTotal } from "../../core/tokens.ts";
+import { completionTotal, promptTotal } from "../../core/usage.ts";
 import type { Events } from "../../ports/events.ts";
 import type { Family } from "./family.ts";
 import { HistogramFamily } from "./histograms.ts";

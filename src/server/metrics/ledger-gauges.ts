@@ -1,5 +1,5 @@
 import type { PicoUsd } from "../../core/money.ts";
-import { ceilingNames, type TaskCounts } from "../../core/task-ceilings.ts";
+import { ceilingNames, type TaskCounts } from "../../core/tasks.ts";
 import { usdText } from "./counters.ts";
 import { seriesName, type Family } from "./family.ts";
 import type { KeyNames } from "./key-names.ts";

@@ -1,5 +1,5 @@
 import { Gauge, type Registry } from "prom-client";
-import { adminFailures } from "../../core/admins.ts";
+import { adminFailures } from "../../core/keys.ts";
 import { refusalCodes } from "../../core/refusals.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { Events } from "../../ports/events.ts";

@@ -1,4 +1,4 @@
-import { taskFailures } from "../../core/task-failures.ts";
+import { taskFailures } from "../../core/tasks.ts";
 import type { Events } from "../../ports/events.ts";
 import { counts } from "./counters.ts";
 import type { Family } from "./family.ts";

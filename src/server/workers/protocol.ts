@@ -1,8 +1,6 @@
 import type { CatalogueData } from "../../catalogue/catalogue.ts";
-import type { Key } from "../../core/keys.ts";
+import type { Key, RunSession, Team } from "../../core/keys.ts";
 import type { Refusal } from "../../core/refusals.ts";
-import type { RunSession } from "../../core/run-sessions.ts";
-import type { Team } from "../../core/teams.ts";
 import type { ProcessMetric } from "../metrics/process-metrics.ts";
 import type { Events } from "../../ports/events.ts";
 import type { BodyResult, HeaderList } from "../../ports/exchange.ts";
@@ -16,8 +14,8 @@ import type {
   HoldCommand,
   Outcome,
   PostCommand,
-  VoidCommand,
   StreamsCommand,
+  VoidCommand,
   WrittenCommand,
 } from "../../ledger/commands.ts";
 

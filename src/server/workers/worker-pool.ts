@@ -7,7 +7,7 @@ import type { ProcessMetric } from "../metrics/process-metrics.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { Log } from "../../ports/log.ts";
 import type { QueuedStore } from "../../ledger/store.ts";
-import { sleep } from "../../platform/sleep.ts";
+import { sleep } from "../../platform/loop.ts";
 import {
   lameDuckMs,
   lastWordsMs,

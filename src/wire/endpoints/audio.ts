@@ -1,13 +1,13 @@
 import type { Endpoint } from "../endpoint.ts";
 import { speechFields, transcriptionFields } from "../field-table.ts";
 import { formFindings, modelOf, type FormHead, type FormReader } from "../form.ts";
-import { answerTerms } from "../answer-terms.ts";
+import { answerTerms, type ModelAnswer } from "../model-answer.ts";
 import { isObject } from "../json.ts";
 import { outlineReader } from "../json-outline.ts";
-import type { ModelAnswer } from "../model-answer.ts";
 import {
-  invalid,
   inspectBody,
+  invalid,
+  noParts,
   objectInFull,
   tooManyNames,
   type ModelRequest,
@@ -18,7 +18,6 @@ import { typedRefusalEvent } from "../refusals.ts";
 import { readUsage, readUsageOf } from "../usage.ts";
 import { uncounted } from "./images.ts";
 import { mediaTranscript } from "./media-stream.ts";
-import { noParts } from "../request-bounds.ts";
 
 const oneAnswer = { ...noParts, choices: 1, outputLimit: null } as const;
 

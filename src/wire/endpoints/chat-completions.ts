@@ -1,10 +1,52 @@
-import { readChatAnswer } from "../chat-answer.ts";
-import { readChatRequest, withStreamUsage } from "../chat-request.ts";
 import { chatTranscript } from "../chat-stream.ts";
 import type { Endpoint } from "../endpoint.ts";
-import { chatFields } from "../field-table.ts";
-import { bufferedReader } from "../model-answer.ts";
+import {
+  chatFields,
+  chatParts,
+  clientTools,
+  messageMembers,
+  predictionMembers,
+  predictionParts,
+} from "../field-table.ts";
+import { answerTerms, bufferedReader, citesPages, withCitations, type ModelAnswer } from "../model-answer.ts";
 import { refusalEvent } from "../refusals.ts";
+import { isAscii } from "node:buffer";
+import type { RequestSize } from "../../core/bounds.ts";
+import type { ChatText, ToolTurn } from "../../core/prompt-text.ts";
+import type { TokenClass } from "../../core/usage.ts";
+import type { Findings } from "../findings.ts";
+import {
+  isObject,
+  jsonMembers,
+  lengthInFull,
+  listOr,
+  objectOr,
+  parseJson,
+  replaced,
+  textOr,
+  type JsonObject,
+} from "../json.ts";
+import {
+  bytesOutside,
+  choicesOf,
+  inspectBody,
+  invalid,
+  listedTools,
+  outputLimitOf,
+  parseBody,
+  partsOf,
+  promptClasses,
+  requestTerms,
+  unboundedFields,
+  unboundTools,
+  type ModelRequestResult,
+  type PromptParts,
+  type PromptReader,
+} from "../model-request.ts";
+import { addTexts, imagesIn, noChat, outputSchemaOf, toolChoiceOf, ToolTurns } from "../prompt-text.ts";
+import { chatAnswer, choice } from "../output-members.ts";
+import { CollectedOutput, coversOutput, walkMembers, walkOutput } from "../output-walk.ts";
+import { readUsageOf } from "../usage.ts";
 
 export const chatCompletions: Endpoint = {
   route: "/v1/chat/completions",
@@ -18,3 +60,242 @@ export const chatCompletions: Endpoint = {
   askForUsage: withStreamUsage,
   breakEvent: refusalEvent,
 };
+
+const prompt: PromptReader = {
+  text: (body) => ({ kind: "chat", chat: chatTextOf(body) }),
+  bytesOutside: (body) => bytesOutsideMessages(body),
+};
+
+/** Reads a chat request for looking only. Refuses what the gateway might read differently. */
+export function readChatRequest(bytes: Buffer): ModelRequestResult {
+  const inspected = inspectBody(bytes, chatFields);
+  if (!inspected.ok) return inspected;
+  const { body, findings } = inspected;
+  if (!Array.isArray(body["messages"]) || body["messages"].length === 0) {
+    return invalid("messages", "'messages' must be a list with at least one message");
+  }
+  const choices = choicesOf(body["n"]);
+  if (choices === undefined) return invalid("n", "'n' must be a whole number of at least 1");
+  const { outputLimit, maximumField } = outputLimitOf(body, "max_tokens", "max_completion_tokens");
+  const parts = readParts(body["messages"], findings);
+  const tools = listedTools(body["tools"], "tools", clientTools);
+  const unbounded = unboundedFields(tools, findings);
+  return {
+    ok: true,
+    request: {
+      model: body["model"],
+      stream: body["stream"] === true,
+      wantsStreamUsage: objectOr(body["stream_options"])["include_usage"] === true,
+      size: {
+        textBytes: bytes.length - parts.payloadBytes + escapedBytes(body["messages"].map(objectOr), bytes),
+        messages: body["messages"].length,
+        tools: listOr(body["tools"]).length + listOr(body["functions"]).length,
+        imageParts: parts.images,
+        audioParts: parts.audios,
+        fileParts: parts.files,
+        choices,
+        outputLimit,
+        ...readPrediction(body["prediction"], bytes, findings),
+        unboundedFields: findings.context,
+      },
+      unboundedFields: unbounded,
+      ...maximumField,
+      isCutWorthless: [body["tools"], body["functions"]].some((tools) => listOr(tools).length > 0) || asksForForm(body),
+      ...requestTerms(body, tools, unboundTools),
+      fields: findings,
+      classes: { prompt: promptClasses(parts, findings), completion: completionClasses(body) },
+      prompt,
+    },
+  };
+}
+
+function readParts(messages: readonly unknown[], findings: Findings): PromptParts {
+  const found = { images: 0, audios: 0, files: 0, payloadBytes: 0 };
+  for (const message of messages) {
+    findings.members("messages", objectOr(message), messageMembers);
+    for (const part of partsOf(objectOr(message)["content"]).flatMap(withResult)) {
+      const { type, image_url, input_audio, file } = objectOr(part);
+      findings.kind("messages.content", part, chatParts);
+      switch (type) {
+        case "image_url":
+          found.images++;
+          found.payloadBytes += payloadLength(isObject(image_url) ? image_url["url"] : image_url);
+          break;
+        case "input_audio":
+          found.audios++;
+          found.payloadBytes += payloadLength(objectOr(input_audio)["data"]);
+          break;
+        case "file":
+          found.files++;
+          found.payloadBytes += payloadLength(objectOr(file)["file_data"]);
+          break;
+      }
+    }
+  }
+  return found;
+}
+
+/** A part, and those of the result that it may be. */
+function withResult(part: unknown): readonly unknown[] {
+  const { type, content } = objectOr(part);
+  return type === "tool_result" ? [part, ...partsOf(content)] : [part];
+}
+
+/** The predicted answer: what of it does not come true is billed as output, for each choice. */
+function readPrediction(stated: unknown, bytes: Buffer, findings: Findings): Pick<RequestSize, "predictedBytes"> {
+  if (stated === undefined || stated === null) return {};
+  if (!isObject(stated)) findings.unknownField("prediction", stated);
+  findings.members("prediction", objectOr(stated), predictionMembers);
+  for (const part of partsOf(objectOr(stated)["content"])) findings.kind("prediction.content", part, predictionParts);
+  return { predictedBytes: bytes.length - bytesOutside(bytes, "prediction") };
+}
+
+/** Returns a bound for the growth of parallel results, where all but ASCII is escaped in the prompt. */
+function escapedBytes(messages: readonly JsonObject[], bytes: Buffer): number {
+  if (!messages.some(({ tool_calls }) => listOr(tool_calls).length > 1) || isAscii(bytes)) return 0;
+  let isParallel = false;
+  let total = 0;
+  for (const { role, content, tool_calls } of messages) {
+    if (role !== "tool") isParallel = listOr(tool_calls).length > 1;
+    else if (isParallel) for (const text of [content, ...partsOf(content).map(textOfPart)]) total += escapeGrowth(text);
+  }
+  return total;
+}
+
+function textOfPart(part: unknown): unknown {
+  return objectOr(part)["text"];
+}
+
+/** An escape has 6 bytes for a character of 2 or 3, and 12 for one of 4. A long text tells its bytes, a short one its units. */
+function escapeGrowth(text: unknown): number {
+  if (typeof text !== "string") return 0;
+  const length = lengthInFull(text);
+  return length === text.length ? 4 * length : 2 * length;
+}
+
+/** ASCII payloads (base64, addresses) have as many bytes as characters; counting others low would be unsafe. */
+function payloadLength(value: unknown): number {
+  return typeof value === "string" ? lengthInFull(value) : 0;
+}
+
+/** Fields by which an answer gets a form of its own, such as JSON. */
+const formFields = ["guided_json", "guided_grammar", "guided_regex", "structured_outputs"] as const;
+
+function asksForForm(body: JsonObject): boolean {
+  const format = body["response_format"];
+  return (format != null && objectOr(format)["type"] !== "text") || formFields.some((name) => body[name] != null);
+}
+
+function completionClasses(body: JsonObject): TokenClass[] {
+  const completion: TokenClass[] = ["output", "reasoning"];
+  const modalities = listOr(body["modalities"]);
+  if (modalities.includes("audio")) completion.push("audio_output");
+  if (modalities.includes("image")) completion.push("image_output");
+  return completion;
+}
+
+/**
+ * A chat request as a tokenizer counts it; the request must have been read before. Never a data URL. A request that is no
+ * JSON inside of a long string, which its reading does not see, counts with all that it has.
+ */
+export function chatTextOf(bytes: Buffer): ChatText {
+  const parsed = parseBody(bytes);
+  if (parsed === undefined) return { ...noChat, texts: [bytes.toString("utf8")], messages: 1 };
+  const body = objectOr(parsed);
+  const texts: string[] = [];
+  const tools = new ToolTurns();
+  const all = listOr(body["messages"]).map(objectOr);
+  const said = all.filter(({ role }) => role !== "tool" && role !== "function");
+  for (const message of all) {
+    const { role, name, content, tool_calls, function_call } = message;
+    if (role !== "tool" && typeof name === "string") texts.push(name);
+    if (role === "tool" || role === "function") {
+      tools.result(role, content);
+      continue;
+    }
+    if (typeof role === "string") texts.push(role);
+    addTexts(content, texts);
+    tools.calls("tool", listOr(tool_calls).map(callOf));
+    if (isObject(function_call)) tools.calls("function", [callOf({ function: function_call })]);
+  }
+  const { type, json_schema } = objectOr(body["response_format"]);
+  return {
+    api: "chat",
+    texts,
+    messages: said.length,
+    names: said.filter(({ name }) => typeof name === "string").length,
+    hasSystem: said.some(({ role }) => role === "system" || role === "developer"),
+    turns: tools.turns,
+    tools: [...listOr(body["tools"]), ...listOr(body["functions"])],
+    toolChoice: toolChoiceOf(body["tool_choice"]),
+    isSequential: body["parallel_tool_calls"] === false,
+    schema: type === "json_schema" ? outputSchemaOf(json_schema) : null,
+    images: all.flatMap(({ content }) => imagesIn(content, "image_url")),
+  };
+}
+function callOf(call: unknown): ToolTurn["calls"][number] {
+  const { name, arguments: given } = objectOr(objectOr(call)["function"]);
+  return { name: textOr(name), arguments: textOr(given) };
+}
+
+/** Bytes of the request outside its messages: a bound for what tools, schemas and other fields add to the prompt. */
+export function bytesOutsideMessages(bytes: Buffer): number {
+  return bytesOutside(bytes, "messages");
+}
+
+/** The same request to another model, or to one where it names none; every other byte stays as it was. */
+export function withModel(bytes: Buffer, model: string): Buffer {
+  const stated = jsonMembers(bytes).findLast((member) => member.name === "model");
+  if (stated !== undefined) return replaced(bytes, stated.valueStart, stated.valueEnd, JSON.stringify(model));
+  const brace = bytes.indexOf("{") + 1;
+  const isEmpty = jsonMembers(bytes).length === 0;
+  return replaced(bytes, brace, brace, `"model":${JSON.stringify(model)}${isEmpty ? "" : ","}`);
+}
+
+/** Reports that an answer refuses a request for asking for stream usage, as far as its text shows. */
+export function refusesStreamUsage(status: number, answer: Buffer): boolean {
+  return (status === 400 || status === 422) && (answer.includes("stream_options") || answer.includes("include_usage"));
+}
+
+/** The same request asking for stream usage as well; every other byte stays as it was. */
+export function withStreamUsage(bytes: Buffer): Buffer {
+  const stated = jsonMembers(bytes).find((member) => member.name === "stream_options");
+  if (stated === undefined) {
+    const brace = bytes.indexOf("{") + 1;
+    return replaced(bytes, brace, brace, '"stream_options":{"include_usage":true},');
+  }
+  const { valueStart, valueEnd } = stated;
+  const options = bytes.subarray(valueStart, valueEnd);
+  if (options[0] !== 0x7b) return replaced(bytes, valueStart, valueEnd, '{"include_usage":true}');
+  const members = jsonMembers(options);
+  const flags = members.filter((member) => member.name === "include_usage");
+  if (flags.length === 0) {
+    const brace = valueStart + 1;
+    return replaced(bytes, brace, brace, members.length === 0 ? '"include_usage":true' : '"include_usage":true,');
+  }
+  return flags.reduceRight(
+    (whole, flag) => replaced(whole, valueStart + flag.valueStart, valueStart + flag.valueEnd, "true"),
+    bytes,
+  );
+}
+
+/** Reads a whole JSON answer; undefined where it is no JSON object. Its output is read only where no usage states it. Never throws. */
+export function readChatAnswer(bytes: Buffer): ModelAnswer | undefined {
+  const body = parseJson(bytes.toString("utf8"));
+  if (!isObject(body)) return undefined;
+  const usage = readUsageOf(body);
+  const written = new CollectedOutput();
+  if (!coversOutput(usage)) {
+    walkOutput(body["choices"], choice, "choices", written);
+    walkMembers(body, chatAnswer, "", written);
+  }
+  return {
+    usage,
+    ...withCitations(
+      answerTerms(body),
+      listOr(body["choices"]).some((each) => citesPages(each, "message")),
+    ),
+    ...written.found,
+    isAnswer: listOr(body["choices"]).length > 0,
+  };
+}

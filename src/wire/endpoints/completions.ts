@@ -1,6 +1,5 @@
-import type { TokenClass } from "../../core/tokens.ts";
-import { readChatAnswer } from "../chat-answer.ts";
-import { withStreamUsage } from "../chat-request.ts";
+import type { TokenClass } from "../../core/usage.ts";
+import { readChatAnswer, withStreamUsage } from "./chat-completions.ts";
 import { chatTranscript } from "../chat-stream.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { clientTools, completionFields } from "../field-table.ts";
@@ -9,16 +8,19 @@ import { bufferedReader } from "../model-answer.ts";
 import {
   bytesOutside,
   choicesOf,
-  invalid,
   inspectBody,
+  invalid,
+  listedTools,
+  noParts,
   outputLimitOf,
   parseBody,
+  requestTerms,
+  unboundTools,
   type ModelRequest,
   type ModelRequestResult,
   type PromptReader,
 } from "../model-request.ts";
 import { refusalEvent } from "../refusals.ts";
-import { listedTools, noParts, requestTerms, unboundTools } from "../request-bounds.ts";
 import { promptsOf } from "./plain-prompt.ts";
 
 /** What the interface writes where no maximum is stated. */

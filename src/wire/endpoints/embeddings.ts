@@ -1,19 +1,21 @@
 import type { Endpoint } from "../endpoint.ts";
 import { clientTools, embeddingFields } from "../field-table.ts";
-import { answerTerms } from "../answer-terms.ts";
+import { answerTerms, type ModelAnswer } from "../model-answer.ts";
 import { isObject, objectOr } from "../json.ts";
 import { outlineReader } from "../json-outline.ts";
-import type { ModelAnswer } from "../model-answer.ts";
 import {
   bytesOutside,
-  invalid,
   inspectBody,
+  invalid,
+  listedTools,
+  noParts,
   parseBody,
+  requestTerms,
+  unboundTools,
   type ModelRequestResult,
   type PromptReader,
 } from "../model-request.ts";
 import { refusalEvent } from "../refusals.ts";
-import { listedTools, noParts, requestTerms, unboundTools } from "../request-bounds.ts";
 import { chatTranscript } from "../chat-stream.ts";
 import { readUsageOf } from "../usage.ts";
 import { promptsOf } from "./plain-prompt.ts";

@@ -1,17 +1,16 @@
-import type { TokenClass } from "../../core/tokens.ts";
+import type { TokenClass } from "../../core/usage.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { imageFields } from "../field-table.ts";
 import type { Findings } from "../findings.ts";
 import { formFindings, modelOf, type FormHead, type FormReader } from "../form.ts";
-import { answerTerms } from "../answer-terms.ts";
+import { answerTerms, type ModelAnswer } from "../model-answer.ts";
 import { isObject, objectOr, type JsonObject } from "../json.ts";
 import { outlineReader } from "../json-outline.ts";
-import type { ModelAnswer } from "../model-answer.ts";
 import {
   bytesOutside,
   choicesOf,
-  invalid,
   inspectBody,
+  invalid,
   parseBody,
   tooManyNames,
   type ModelRequestResult,

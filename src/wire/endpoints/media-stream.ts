@@ -1,5 +1,5 @@
 import type { Usage } from "../../core/usage.ts";
-import { answerTerms, type AnswerTerms } from "../answer-terms.ts";
+import { answerTerms, type AnswerTerms } from "../model-answer.ts";
 import { isObject, parseJson, textOr } from "../json.ts";
 import { JsonOutline } from "../json-outline.ts";
 import type { Written } from "../output-walk.ts";

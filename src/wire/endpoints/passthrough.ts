@@ -1,21 +1,17 @@
 import type { Usage } from "../../core/usage.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { passthroughFields } from "../field-table.ts";
-import { Findings } from "../findings.ts";
+import { Findings, RequestFields } from "../findings.ts";
 import { unnamedModel } from "../form.ts";
-import { answerTerms } from "../answer-terms.ts";
-import { isObject, objectOr, parseJson } from "../json.ts";
-import { jsonMembers } from "../json-keys.ts";
+import { answerTerms, type ModelAnswer } from "../model-answer.ts";
+import { isObject, jsonMembers, objectOr, parseJson } from "../json.ts";
 import { outlineReader } from "../json-outline.ts";
-import type { ModelAnswer } from "../model-answer.ts";
-import { ambiguousField, modelFault, objectInFull, type ModelRequest } from "../model-request.ts";
+import { ambiguousField, modelFault, noParts, objectInFull, type ModelRequest } from "../model-request.ts";
 import { refusalEvent } from "../refusals.ts";
 import type { Written } from "../output-walk.ts";
 import { StreamOutput } from "../stream-output.ts";
 import { StreamTranscript, type EventReader, type StreamAnswer } from "../stream-transcript.ts";
 import { readUsageOf } from "../usage.ts";
-import { noParts } from "../request-bounds.ts";
-import { RequestFields } from "../request-fields.ts";
 import { uncounted } from "./images.ts";
 
 /**

@@ -1,7 +1,6 @@
 import type { Usage } from "../../core/usage.ts";
-import { answerTerms, callsIn, hostedCall, mergeCalls, type AnswerTerms } from "../answer-terms.ts";
+import { answerTerms, callsIn, hostedCall, mergeCalls, type AnswerTerms, type ModelAnswer } from "../model-answer.ts";
 import { isObject, listOr, objectOr, parseJson, textOr, type JsonObject } from "../json.ts";
-import type { ModelAnswer } from "../model-answer.ts";
 import { everyEvent, response, responseEvents, responseItem, type EventMember, type Known } from "../output-members.ts";
 import {
   CollectedOutput,

@@ -1,9 +1,35 @@
 import type { Endpoint } from "../endpoint.ts";
-import { responsesFields } from "../field-table.ts";
+import {
+  includedData,
+  itemMetadata,
+  responseItems,
+  responseParts,
+  responsesFields,
+  responseTools,
+  shellResultMembers,
+} from "../field-table.ts";
 import { bufferedReader } from "../model-answer.ts";
 import { failedResponseEvents } from "../refusals.ts";
 import { readResponse, responsesTranscript } from "./responses-answer.ts";
-import { readResponsesRequest } from "./responses-request.ts";
+import type { ChatText } from "../../core/prompt-text.ts";
+import type { Findings } from "../findings.ts";
+import { jsonOf, lengthInFull, listOr, objectOr, textOr, type JsonObject } from "../json.ts";
+import {
+  bytesOutside,
+  inspectBody,
+  invalid,
+  listedTools,
+  objectInFull,
+  outputLimitOf,
+  partsOf,
+  promptClasses,
+  requestTerms,
+  unboundedFields,
+  type ModelRequestResult,
+  type PromptParts,
+  type PromptReader,
+} from "../model-request.ts";
+import { addTexts, imagesIn, outputSchemaOf, toolChoiceOf, ToolTurns } from "../prompt-text.ts";
 
 export const responses: Endpoint = {
   route: "/v1/responses",
@@ -17,3 +43,169 @@ export const responses: Endpoint = {
   askForUsage: null,
   breakEvent: failedResponseEvents,
 };
+
+const prompt: PromptReader = {
+  text: (body) => ({ kind: "chat", chat: textOf(objectInFull(body)) }),
+  bytesOutside: (body) => bytesOutside(body, "input") + bytesUncounted(body),
+};
+
+/** Items of the input that bring tools with them. */
+const toolItems: ReadonlySet<string> = new Set(["additional_tools", "tool_search_output"]);
+
+/**
+ * Returns the bytes of the input that bound its tokens, as those of `tools` do: tools, which may have more tokens than
+ * their text, and metadata.
+ */
+function bytesUncounted(body: Buffer): number {
+  return itemsOf(objectInFull(body))
+    .map((item) => (toolItems.has(textOr(item["type"])) ? item : item[itemMetadata]))
+    .reduce<number>((sum, value) => sum + Buffer.byteLength(jsonOf(value) ?? ""), 0);
+}
+
+function itemsOf({ input }: JsonObject): JsonObject[] {
+  return listOr(input).map(objectOr);
+}
+
+export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
+  const inspected = inspectBody(bytes, responsesFields);
+  if (!inspected.ok) return inspected;
+  const { body, findings } = inspected;
+  const { input } = body;
+  if (input !== undefined && input !== null && typeof input !== "string" && !Array.isArray(input)) {
+    return invalid("input", "'input' must be a text or a list of items");
+  }
+  const items = itemsOf(body);
+  const { outputLimit, maximumField } = outputLimitOf(body, "max_output_tokens");
+  const parts = readParts(items, findings);
+  const tools = [
+    ...listedTools(body["tools"], "tools", responseTools),
+    ...items.flatMap(({ type, tools: brought }, index) =>
+      toolItems.has(textOr(type)) ? listedTools(brought, `input[${index}].tools`, responseTools) : [],
+    ),
+  ];
+  const unbounded = unboundedFields(tools, findings);
+  for (const name of listOr(body["include"])) if (!includedData.has(name)) findings.unknownField("include", name);
+  return {
+    ok: true,
+    request: {
+      model: body.model,
+      stream: body["stream"] === true,
+      // Its streams report their usage unasked.
+      wantsStreamUsage: true,
+      size: {
+        textBytes: bytes.length - parts.payloadBytes,
+        messages: Math.max(items.length, 1) + 1,
+        tools: tools.length,
+        imageParts: parts.images,
+        audioParts: parts.audios,
+        fileParts: parts.files,
+        choices: 1,
+        outputLimit,
+        unboundedFields: findings.context,
+      },
+      unboundedFields: [...unbounded, ...unseenFields(body)],
+      ...maximumField,
+      isCutWorthless: tools.length > 0 || asksForForm(body),
+      hasThinkingBudget: objectOr(body["reasoning"])["max_tokens"] != null,
+      ...requestTerms(body, tools, { areShown: true, callsMax: toolCallsMax(body["max_tool_calls"]) }),
+      fields: findings,
+      classes: { prompt: promptClasses(parts, findings), completion: ["output", "reasoning"] },
+      prompt,
+    },
+  };
+}
+
+/** Of all hosted tools together; null for none stated. */
+function toolCallsMax(stated: unknown): number | "malformed" | null {
+  if (stated === undefined || stated === null) return null;
+  return typeof stated === "number" && Number.isInteger(stated) && stated >= 0 ? stated : "malformed";
+}
+
+/** The answer to one in the background comes before it has run, so that it carries no usage. */
+function unseenFields(body: JsonObject): string[] {
+  return (body["background"] ?? false) === false ? [] : ["background"];
+}
+
+function asksForForm(body: JsonObject): boolean {
+  const format = objectOr(body["text"])["format"];
+  return format != null && objectOr(format)["type"] !== "text";
+}
+
+function readParts(items: readonly JsonObject[], findings: Findings): PromptParts {
+  const found = { images: 0, audios: 0, files: 0, payloadBytes: 0 };
+  for (const item of items) {
+    findings.kind("input", item, responseItems, "message");
+    // Earlier tool output and model output has its own kinds of parts; the whole context is held for it.
+    const isHistory = responseItems.get(textOr(item["type"])) === "history";
+    for (const part of [...partsOf(item["content"]), ...partsOf(item["output"])].map(objectOr)) {
+      if (item["type"] === "shell_call_output") findings.members("input.output", part, shellResultMembers);
+      else if (!isHistory) findings.kind("input.content", part, responseParts);
+      switch (part["type"]) {
+        case "input_image":
+          found.images++;
+          found.payloadBytes += payloadLength(part["image_url"]);
+          break;
+        case "input_audio":
+          found.audios++;
+          found.payloadBytes += payloadLength(objectOr(part["input_audio"])["data"]);
+          break;
+        case "input_file":
+          found.files++;
+          found.payloadBytes += payloadLength(part["file_data"]);
+          break;
+      }
+    }
+  }
+  return found;
+}
+
+/** ASCII payloads (base64, addresses) have as many bytes as characters; counting others low would be unsafe. */
+function payloadLength(value: unknown): number {
+  return typeof value === "string" ? lengthInFull(value) : 0;
+}
+
+/** As a chat: instructions are a message, and so is every item but calls of functions and their results; others count as JSON. */
+function textOf(body: JsonObject): ChatText {
+  const { instructions, input } = body;
+  const texts: string[] = [];
+  const tools = new ToolTurns();
+  const hasInstructions = typeof instructions === "string" && instructions !== "";
+  if (hasInstructions) texts.push("system", instructions);
+  if (typeof input === "string") texts.push("user", input);
+  const items = itemsOf(body);
+  let messages = (hasInstructions ? 1 : 0) + (Array.isArray(input) ? 0 : 1);
+  for (const item of items) {
+    const type = textOr(item["type"]);
+    if (callTypes.has(type)) {
+      tools.calls("tool", [{ name: textOr(item["name"]), arguments: textOr(item["arguments"] ?? item["input"]) }]);
+    } else if (resultTypes.has(type)) {
+      tools.result("tool", item["output"]);
+    } else {
+      messages++;
+      if (isTextual(type)) texts.push(jsonOf(item) ?? "");
+      else for (const name of ["role", "content", "output", "name", "arguments", "input"]) addTexts(item[name], texts);
+    }
+  }
+  const format = objectOr(objectOr(body["text"])["format"]);
+  return {
+    api: "responses",
+    texts,
+    messages,
+    names: 0,
+    hasSystem: hasInstructions || items.some(({ role }) => role === "system" || role === "developer"),
+    turns: tools.turns,
+    tools: listOr(body["tools"]),
+    toolChoice: toolChoiceOf(body["tool_choice"]),
+    isSequential: body["parallel_tool_calls"] === false,
+    schema: format["type"] === "json_schema" ? outputSchemaOf(format) : null,
+    images: items.flatMap(({ content, output }) => [content, output].flatMap((each) => imagesIn(each, "input_image"))),
+  };
+}
+
+/** Reports that all of an item is text: neither a message, whose parts may be images, nor an item of the gateway. */
+function isTextual(type: string): boolean {
+  return type !== "message" && typeof responseItems.get(type) === "object";
+}
+
+const callTypes: ReadonlySet<string> = new Set(["function_call", "custom_tool_call"]);
+const resultTypes: ReadonlySet<string> = new Set(["function_call_output", "custom_tool_call_output"]);

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { brotliCompressSync, constants, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Charge } from "../../../src/core/charge.ts";
-import { decodedBytesMax } from "../../../src/wire/encoding.ts";
+import { decodedBytesMax } from "../../../src/wire/headers.ts";
 import { answeringGateway, type Answering } from "../../support/answering-gateway.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { record } from "../../support/task-records.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { beginSession } from "../../../src/admin/run-sessions.ts";
-import { rotateKey, revokeKey, updateKey } from "../../../src/admin/keys.ts";
-import { runBudgetKeptMs, runSessionsMax } from "../../../src/core/run-sessions.ts";
+import { revokeKey, rotateKey, updateKey } from "../../../src/admin/keys.ts";
+import { runBudgetKeptMs, runSessionsMax } from "../../../src/core/keys.ts";
 import { runSessionSchema, type RunSessionJson } from "../../../src/reporting/shapes/figures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";

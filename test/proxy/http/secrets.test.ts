@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, readdir, rm } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -7,8 +7,7 @@ import { startServing } from "../../../src/server/serving.ts";
 import { loadSettings } from "../../../src/config/load.ts";
 import type { Log } from "../../../src/ports/log.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
-import { isTimeZone } from "../../../src/platform/calendar.ts";
-import { systemClock } from "../../../src/platform/clock.ts";
+import { isTimeZone, systemClock } from "../../../src/platform/clock.ts";
 
 const gatewayKey = "sk-gateway-f81d4fae7dec11d0a76500a0c91e6bf6";
 

@@ -10,8 +10,7 @@ import { digest, pick, randomFrom, type Random } from "../../../src/sandbox/rand
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import { openSqlite } from "../../../src/ledger/sqlite/open.ts";
 import type { Store } from "../../../src/ledger/store.ts";
-import { calendarOf } from "../../../src/platform/calendar.ts";
-import { systemClock } from "../../../src/platform/clock.ts";
+import { calendarOf, systemClock } from "../../../src/platform/clock.ts";
 import { startFarebox, startServe, temporaryFolder, type ServeProcess } from "../../support/farebox-process.ts";
 import { gatewayBooks, readFile } from "./books.ts";
 import { startLoad } from "./load.ts";

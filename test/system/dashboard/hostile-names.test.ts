@@ -5,7 +5,7 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { noLimits } from "../../../src/core/limits.ts";
 import { usd } from "../../../src/core/money.ts";
-import { noTokens } from "../../../src/core/tokens.ts";
+import { noTokens } from "../../../src/core/usage.ts";
 import { signIn, visit, withoutChromium, type Visitor } from "../../support/browser.ts";
 import { key } from "../../support/ledger-fixtures.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";

@@ -8,8 +8,7 @@ import { silentLog } from "../../../src/platform/log.ts";
 import type { Clock } from "../../../src/ports/clock.ts";
 import type { Sandbox, SandboxOptions } from "../../../src/sandbox/options.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
-import { isTimeZone } from "../../../src/platform/calendar.ts";
-import { systemClock } from "../../../src/platform/clock.ts";
+import { isTimeZone, systemClock } from "../../../src/platform/clock.ts";
 import { runFarebox, startServe, temporaryFolder, type ServeProcess } from "../../support/farebox-process.ts";
 import { until } from "../../support/until.ts";
 

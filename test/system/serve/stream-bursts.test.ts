@@ -3,7 +3,7 @@ import { join } from "node:path";
 import Database from "better-sqlite3";
 import { Client } from "pg";
 import { describe, expect, it } from "vitest";
-import { markMs } from "../../../src/core/stream-bursts.ts";
+import { markMs } from "../../../src/core/slices.ts";
 import { askAdmin } from "../../support/admin-client.ts";
 import { startServe, temporaryFolder, type ServeProcess } from "../../support/farebox-process.ts";
 import { readPage, valueOf } from "../../support/metrics-page.ts";

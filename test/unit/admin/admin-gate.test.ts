@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { createAdmin, revokeAdmin } from "../../../src/admin/admins.ts";
 import { createAdminGate, type Admission } from "../../../src/admin/admin-gate.ts";
-import type { AdminFailure } from "../../../src/core/admins.ts";
+import type { AdminFailure } from "../../../src/core/keys.ts";
 import { FailedTries, waitMsAfter } from "../../../src/admin/failed-tries.ts";
 import { memoryStore } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { buildCatalogue } from "../../../src/catalogue/build.ts";
-import { rateOf, usdOfThousand } from "../../../src/catalogue/import/exact.ts";
+import { rateOf, usdOfThousand } from "../../../src/catalogue/import/table.ts";
 import { importPrices } from "../../../src/catalogue/import/import.ts";
 import { formatRate, type PicoUsdPerToken } from "../../../src/core/money.ts";
 import type { PriceImport, PriceImportParams } from "../../../src/ports/price-import.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { baseName } from "../../../src/catalogue/names.ts";
+import { baseName } from "../../../src/catalogue/catalogue.ts";
 import { catalogueOf, oneModel, today } from "../../support/example-catalogue.ts";
 
 describe("baseName", () => {

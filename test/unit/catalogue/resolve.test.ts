@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { costOf } from "../../../src/core/cost.ts";
 import { formatRate, formatUsd, usd } from "../../../src/core/money.ts";
 import { canonicalPrice, parseCanonicalPrice } from "../../../src/core/price.ts";
-import { noTokens } from "../../../src/core/tokens.ts";
+import { noTokens } from "../../../src/core/usage.ts";
 import type { LoadedCatalogue } from "../../../src/catalogue/catalogue.ts";
 import { catalogueOf, oneModel, today } from "../../support/example-catalogue.ts";
 

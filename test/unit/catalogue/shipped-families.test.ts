@@ -4,7 +4,7 @@ import { loadCatalogue } from "../../../src/catalogue/load.ts";
 import { costOf } from "../../../src/core/cost.ts";
 import { formatRate, formatUsd } from "../../../src/core/money.ts";
 import type { Rates } from "../../../src/core/price.ts";
-import { noTokens, type TokenClass } from "../../../src/core/tokens.ts";
+import { noTokens, type TokenClass } from "../../../src/core/usage.ts";
 
 const pricing = new URL("../../../pricing/", import.meta.url);
 const reviewed = Date.parse("2026-11-22T00:00:00Z");

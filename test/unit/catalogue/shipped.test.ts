@@ -4,9 +4,9 @@ import type { LoadedCatalogue } from "../../../src/catalogue/catalogue.ts";
 import { loadCatalogue } from "../../../src/catalogue/load.ts";
 import { priceFileJsonSchema } from "../../../src/catalogue/schema.ts";
 import { costOf } from "../../../src/core/cost.ts";
-import { imageTokensMax } from "../../../src/core/image-tokens.ts";
+import { imageTokensMax } from "../../../src/core/prompt-text.ts";
 import { formatRate, formatUsd } from "../../../src/core/money.ts";
-import { noTokens } from "../../../src/core/tokens.ts";
+import { noTokens } from "../../../src/core/usage.ts";
 import { expectCatalogue, pricing, today } from "../../support/example-catalogue.ts";
 
 /** Beginning of the day on which the shipped prices were last reviewed. */

@@ -7,7 +7,7 @@ import { applyFileJsonSchema, type ApplyFile } from "../../../src/admin/apply-fi
 import { planOf, type PlannedChange } from "../../../src/admin/apply-plan.ts";
 import { applyChanges, readPresent } from "../../../src/admin/apply.ts";
 import { createKey, digestOfKey } from "../../../src/admin/keys.ts";
-import { calendarOf } from "../../../src/platform/calendar.ts";
+import { calendarOf } from "../../../src/platform/clock.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
 import { runs } from "../../support/effort.ts";
 

@@ -1,10 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Billing } from "../../../src/core/cost.ts";
-import { doubts } from "../../../src/core/doubts.ts";
+import { doubts, unchanged } from "../../../src/core/usage.ts";
 import { usd } from "../../../src/core/money.ts";
 import { canonicalPrice, type PinnedPrice, type PriceVersion } from "../../../src/core/price.ts";
 import { settlementFor, type Outcome } from "../../../src/core/settlement.ts";
-import { unchanged } from "../../../src/core/tokens.ts";
 import { doubtPhrases } from "../../../src/reporting/charges.ts";
 import { connectToWrite } from "../../../src/ledger/sqlite/connection.ts";
 import { contentId } from "../../../src/wire/content-id.ts";

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { writeWhole } from "../../../src/cli/out-file.ts";
 import { writeTexts } from "../../../src/cli/io.ts";
 import { usd } from "../../../src/core/money.ts";
-import { tokenClasses } from "../../../src/core/tokens.ts";
+import { tokenClasses } from "../../../src/core/usage.ts";
 import { csvRecords } from "../../support/csv.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
 import { spend } from "../../support/cli-traffic.ts";

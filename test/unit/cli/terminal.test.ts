@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { jsonText } from "../../../src/cli/io.ts";
 import { withoutControls } from "../../../src/platform/log.ts";
 import { usd } from "../../../src/core/money.ts";
-import { noTokens } from "../../../src/core/tokens.ts";
+import { noTokens } from "../../../src/core/usage.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
 
 /** Sets the title, clears the screen by both forms of CSI, turns the text around, and begins a line of its own. */

@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { measureOf } from "../../../src/core/account-measure.ts";
-import type { AccountFigures, AccountSample, LedgerTotals } from "../../../src/core/account-sample.ts";
+import { measureOf, type AccountFigures, type AccountSample, type LedgerTotals } from "../../../src/core/account.ts";
 import { noMoney, usd } from "../../../src/core/money.ts";
 
 const none = { reported: noMoney, counted: noMoney, partial: noMoney, assumed: noMoney };

@@ -6,10 +6,12 @@ import {
   reservedAdminNames,
   settingsAdmin,
   type Admin,
-} from "../../../src/core/admins.ts";
+  type Key,
+  type Team,
+} from "../../../src/core/keys.ts";
 import {
-  adminEntry,
   adminDetails,
+  adminEntry,
   budgetDetails,
   budgetObject,
   budgetRemoveEntry,
@@ -17,19 +19,17 @@ import {
   changesAnything,
   correctionEntry,
   keyAction,
-  keyEntry,
   keyDetails,
+  keyEntry,
   keyObject,
   operatingSystemUser,
   proxyEndEntry,
-  teamEntry,
   teamDetails,
+  teamEntry,
   type NewAuditEntry,
 } from "../../../src/core/audit.ts";
 import type { Budget } from "../../../src/core/budget.ts";
-import type { Key } from "../../../src/core/keys.ts";
 import { usd, type PicoUsd } from "../../../src/core/money.ts";
-import type { Team } from "../../../src/core/teams.ts";
 
 const made = { at: 7, by: "env" };
 const limits = { rpm: 1, tpm: null, parallel: 3 };

@@ -9,7 +9,7 @@ import {
 } from "../../../src/core/bounds.ts";
 import type { PicoUsd, PicoUsdPerToken } from "../../../src/core/money.ts";
 import type { PriceTier, PriceVersion, Rates } from "../../../src/core/price.ts";
-import { tokenClasses, unchanged, type Permille, type TokenClass } from "../../../src/core/tokens.ts";
+import { tokenClasses, unchanged, type Permille, type TokenClass } from "../../../src/core/usage.ts";
 import { price as examplePrice } from "../../support/example-rates.ts";
 
 const model: ModelLimits = {

@@ -19,7 +19,7 @@ import {
   unchanged,
   type Permille,
   type TokenCounts,
-} from "../../../src/core/tokens.ts";
+} from "../../../src/core/usage.ts";
 import { prices } from "../../support/price-arbitraries.ts";
 import { price, rates, tier } from "../../support/example-rates.ts";
 import { runs } from "../../support/effort.ts";

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { costOf, costUnder, costWithinRange, decidingPrice, itemise, type Billing } from "../../../src/core/cost.ts";
 import { picoUsdMax, type PicoUsd, type PicoUsdPerToken } from "../../../src/core/money.ts";
 import type { PriceTier, PriceVersion, Rates } from "../../../src/core/price.ts";
-import { noTokens, tokenClasses, type TokenCounts } from "../../../src/core/tokens.ts";
+import { noTokens, tokenClasses, type TokenCounts } from "../../../src/core/usage.ts";
 import { price as examplePrice } from "../../support/example-rates.ts";
 
 const pico = (amount: number | bigint) => BigInt(amount) as PicoUsd;

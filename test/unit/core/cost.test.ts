@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { costOf, itemise } from "../../../src/core/cost.ts";
 import { formatUsd, sum, usd, type PicoUsdPerToken } from "../../../src/core/money.ts";
 import { canonicalPrice, parseCanonicalPrice, tierFor } from "../../../src/core/price.ts";
-import { noTokens } from "../../../src/core/tokens.ts";
+import { noTokens } from "../../../src/core/usage.ts";
 import { prices, tokenCounts } from "../../support/price-arbitraries.ts";
 import { price, rates, tier } from "../../support/example-rates.ts";
 

@@ -1,7 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { editDistance } from "../../../src/core/edit-distance.ts";
-import { formatFault, nearest, suggest, unknownFields } from "../../../src/core/fault.ts";
+import { editDistance, formatFault, nearest, suggest, unknownFields } from "../../../src/core/fault.ts";
 
 describe("the distance of two names", () => {
   it.each([

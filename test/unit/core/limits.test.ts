@@ -9,7 +9,7 @@ import {
   type LimitsChange,
   type LimitStatus,
 } from "../../../src/core/limits.ts";
-import { changedTeam, type Team, type TeamChange } from "../../../src/core/teams.ts";
+import { changedTeam, type Team, type TeamChange } from "../../../src/core/keys.ts";
 
 const limits: Limits = { rpm: 1, tpm: 2, parallel: 3 };
 

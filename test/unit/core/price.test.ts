@@ -12,7 +12,7 @@ import {
   timesPieces,
   type PriceVersion,
 } from "../../../src/core/price.ts";
-import { tokenClasses } from "../../../src/core/tokens.ts";
+import { tokenClasses } from "../../../src/core/usage.ts";
 import { price, rates, tier } from "../../support/example-rates.ts";
 
 const pico = (amount: bigint) => amount as PicoUsd;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { AccountFigures, AccountSample, LedgerTotals } from "../../../src/core/account-sample.ts";
+import type { AccountFigures, AccountSample, LedgerTotals } from "../../../src/core/account.ts";
 import { noMoney, usd, type PicoUsd } from "../../../src/core/money.ts";
 import {
   reconcile,

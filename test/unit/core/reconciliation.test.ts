@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { samplesToThin, type AccountSample, type LedgerTotals } from "../../../src/core/account-sample.ts";
+import { samplesToThin, type AccountSample, type LedgerTotals } from "../../../src/core/account.ts";
 import { formatUsd, noMoney, usd, type PicoUsd } from "../../../src/core/money.ts";
 import { reconcile, type CorrectionMade, type Reconciliation } from "../../../src/core/reconciliation.ts";
 

@@ -11,7 +11,7 @@ import {
   type Reserved,
   type Settlement,
 } from "../../../src/core/settlement.ts";
-import { noTokens, unchanged, type Permille, type TokenCounts } from "../../../src/core/tokens.ts";
+import { noTokens, unchanged, type Permille, type TokenCounts } from "../../../src/core/usage.ts";
 import { price as examplePrice } from "../../support/example-rates.ts";
 
 const pico = (amount: number) => BigInt(amount) as PicoUsd;

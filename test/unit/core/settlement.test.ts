@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { costOf } from "../../../src/core/cost.ts";
 import { larger, noMoney, usd } from "../../../src/core/money.ts";
 import { outcomeOfStatus, settlementFor, type Outcome, type Reserved } from "../../../src/core/settlement.ts";
-import { noTokens, unchanged, type Permille } from "../../../src/core/tokens.ts";
+import { noTokens, unchanged, type Permille } from "../../../src/core/usage.ts";
 import { anyReserved, outcomes } from "../../support/price-arbitraries.ts";
 import { canonicalPrice } from "../../../src/core/price.ts";
 import { price, rates, tier } from "../../support/example-rates.ts";

@@ -1,17 +1,18 @@
 import { describe, expect, it } from "vitest";
 import type { PicoUsd } from "../../../src/core/money.ts";
 import type { TaskPrice } from "../../../src/core/price.ts";
-import type { TaskAmounts, TaskInputs } from "../../../src/core/task-cost.ts";
 import {
   isUnstated,
   laterAmounts,
   taskSettlementFor,
   type ReservedTask,
+  type TaskAmounts,
+  type TaskInputs,
   type TaskOutcome,
   type TaskSettlement,
 } from "../../../src/core/task-settlement.ts";
 import type { Consumption } from "../../../src/core/tasks.ts";
-import { noTokens } from "../../../src/core/tokens.ts";
+import { noTokens } from "../../../src/core/usage.ts";
 import { price as tokensPrice } from "../../support/example-rates.ts";
 
 const pico = (amount: bigint) => amount as PicoUsd;

@@ -1,11 +1,20 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { plainDecimal } from "../../../src/core/decimal.ts";
-import { usd, type PicoUsd } from "../../../src/core/money.ts";
-import { taskAmounts } from "../../../src/core/task-cost.ts";
-import { failureReason, taskFailures } from "../../../src/core/task-failures.ts";
-import { taskSettlementFor, type ReservedTask, type TaskOutcome } from "../../../src/core/task-settlement.ts";
-import { deadlineOf, generalLimitMs, nextPollAt, type Consumption } from "../../../src/core/tasks.ts";
+import { plainDecimal, usd, type PicoUsd } from "../../../src/core/money.ts";
+import {
+  taskAmounts,
+  taskSettlementFor,
+  type ReservedTask,
+  type TaskOutcome,
+} from "../../../src/core/task-settlement.ts";
+import {
+  deadlineOf,
+  failureReason,
+  generalLimitMs,
+  nextPollAt,
+  taskFailures,
+  type Consumption,
+} from "../../../src/core/tasks.ts";
 import { price as tokensPrice } from "../../support/example-rates.ts";
 
 const units = (type: string) => ({ llm: "10000000" })[type];

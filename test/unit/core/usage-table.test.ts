@@ -1,6 +1,14 @@
 import { describe, expect, it } from "vitest";
-import { noTokens, type TokenCounts } from "../../../src/core/tokens.ts";
-import { decompose, mergeUsage, usageIn, withDoubts, type StatedUsage, type Usage } from "../../../src/core/usage.ts";
+import {
+  decompose,
+  mergeUsage,
+  noTokens,
+  usageIn,
+  withDoubts,
+  type StatedUsage,
+  type TokenCounts,
+  type Usage,
+} from "../../../src/core/usage.ts";
 
 const nothing: StatedUsage = {
   prompt: 0,

@@ -5,15 +5,18 @@ import { noMoney, type PicoUsdPerToken } from "../../../src/core/money.ts";
 import type { PriceVersion, Rates } from "../../../src/core/price.ts";
 import {
   completionTotal,
+  decompose,
+  mergeUsage,
   noTokens,
   promptTotal,
   scaleTokens,
   tokenClasses,
   unchanged,
+  usageIn,
   type Permille,
+  type StatedUsage,
   type TokenCounts,
-} from "../../../src/core/tokens.ts";
-import { decompose, mergeUsage, usageIn, type StatedUsage } from "../../../src/core/usage.ts";
+} from "../../../src/core/usage.ts";
 import { runs } from "../../support/effort.ts";
 
 const nothing: StatedUsage = {

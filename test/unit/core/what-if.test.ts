@@ -2,7 +2,7 @@ import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { usd, type PicoUsd } from "../../../src/core/money.ts";
 import { settlementFor } from "../../../src/core/settlement.ts";
-import { noTokens } from "../../../src/core/tokens.ts";
+import { noTokens } from "../../../src/core/usage.ts";
 import { notRecomputed, recomputeUnder, type ChargeInputs } from "../../../src/core/what-if.ts";
 import { anyReserved, outcomes, prices } from "../../support/price-arbitraries.ts";
 import { price, rates, tier } from "../../support/example-rates.ts";

@@ -5,7 +5,7 @@ import { parse, parseAllDocuments } from "yaml";
 import { shownDatabase } from "../../../src/config/database.ts";
 import { loadSettings } from "../../../src/config/load.ts";
 import { settingsTable } from "../../../src/config/table.ts";
-import { parseDuration } from "../../../src/core/duration.ts";
+import { parseDuration } from "../../../src/core/time.ts";
 import { checkout } from "../../support/run-program.ts";
 
 const read = (name: string) => readFileSync(join(checkout, "deploy", name), "utf8");

@@ -4,7 +4,7 @@ import { validate } from "dockerfile-utils";
 import { describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import { settingsTable } from "../../../src/config/table.ts";
-import { parseDuration } from "../../../src/core/duration.ts";
+import { parseDuration } from "../../../src/core/time.ts";
 import { checkout } from "../../support/run-program.ts";
 import { environmentOf, inForce, stagesOf, withAncestors } from "../../support/dockerfile.ts";
 import { contextNames } from "../../support/docker-image.ts";

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { doubts } from "../../../src/core/doubts.ts";
+import { doubts } from "../../../src/core/usage.ts";
 import { doubtPhrases } from "../../../src/reporting/charges.ts";
 
 const root = new URL("../../../", import.meta.url);

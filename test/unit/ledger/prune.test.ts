@@ -1,14 +1,14 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, it } from "vitest";
 import { usd, type PicoUsd } from "../../../src/core/money.ts";
-import { pruneAgeMsMin } from "../../../src/core/retention.ts";
+import { pruneAgeMsMin } from "../../../src/core/charge.ts";
 import { reportDimensions, type ReportDimension } from "../../../src/ports/ledger.ts";
 import { connectToWrite, type Connection } from "../../../src/ledger/sqlite/connection.ts";
 import type { Store } from "../../../src/ledger/store.ts";
 import { horizons, prunePreview } from "../../../src/ledger/pruning.ts";
 import { answer } from "../../../src/ledger/sqlite/answer.ts";
 import { prune } from "../../../src/ledger/sqlite/prune.ts";
-import { calendarOf } from "../../../src/platform/calendar.ts";
+import { calendarOf } from "../../../src/platform/clock.ts";
 import {
   alice,
   assumed,

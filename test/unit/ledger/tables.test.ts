@@ -1,7 +1,6 @@
 import Database from "better-sqlite3";
 import { expect, it } from "vitest";
-import type { Admin } from "../../../src/core/admins.ts";
-import type { RunSession } from "../../../src/core/run-sessions.ts";
+import type { Admin, RunSession } from "../../../src/core/keys.ts";
 import { usd } from "../../../src/core/money.ts";
 import { LedgerUnavailable } from "../../../src/ports/ledger.ts";
 import type { NewMessage } from "../../../src/ports/outbox.ts";

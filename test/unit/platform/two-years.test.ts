@@ -1,7 +1,7 @@
 import * as fc from "fast-check";
 import { expect, it } from "vitest";
 import type { Period, Span } from "../../../src/core/budget.ts";
-import { calendarOf } from "../../../src/platform/calendar.ts";
+import { calendarOf } from "../../../src/platform/clock.ts";
 import { runs } from "../../support/effort.ts";
 
 const minuteMs = 60_000;

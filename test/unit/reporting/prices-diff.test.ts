@@ -2,7 +2,7 @@ import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { formatRate } from "../../../src/core/money.ts";
 import { tierFor, type PriceVersion } from "../../../src/core/price.ts";
-import { parentClass, tokenClasses, unchanged, type Permille, type TokenClass } from "../../../src/core/tokens.ts";
+import { parentClass, tokenClasses, unchanged, type Permille, type TokenClass } from "../../../src/core/usage.ts";
 import type { CatalogueModel, ModelHistory } from "../../../src/ports/catalogue.ts";
 import { changesOf, type Change } from "../../../src/reporting/model-diff.ts";
 import { diffPrices } from "../../../src/reporting/prices-diff.ts";

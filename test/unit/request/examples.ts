@@ -1,6 +1,6 @@
 import { usd, type PicoUsd, type PicoUsdPerToken } from "../../../src/core/money.ts";
 import { canonicalPrice, type PinnedPrice, type PriceVersion } from "../../../src/core/price.ts";
-import { tokenClasses, unchanged } from "../../../src/core/tokens.ts";
+import { tokenClasses, unchanged } from "../../../src/core/usage.ts";
 import type { Catalogue, CatalogueModel } from "../../../src/ports/catalogue.ts";
 import type { TokenCount, TokenCounter } from "../../../src/ports/token-counter.ts";
 import type { Authenticated } from "../../../src/request/authenticate.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Shortage } from "../../../src/core/budget.ts";
 import type { PicoUsd } from "../../../src/core/money.ts";
-import type { Permille } from "../../../src/core/tokens.ts";
+import type { Permille } from "../../../src/core/usage.ts";
 import type { CatalogueModel } from "../../../src/ports/catalogue.ts";
 import type { Charging, ExtendResult } from "../../../src/ports/ledger.ts";
 import { GrowingHold, pauseMsMax, type GrowDeps } from "../../../src/request/growing-hold.ts";

@@ -6,7 +6,7 @@ import type { HoldResult, Ledger } from "../../../src/ports/ledger.ts";
 import { placeHold } from "../../../src/request/hold.ts";
 import { createPricer } from "../../../src/request/price.ts";
 import { systemClock } from "../../../src/platform/clock.ts";
-import { readChatRequest } from "../../../src/wire/chat-request.ts";
+import { readChatRequest } from "../../../src/wire/endpoints/chat-completions.ts";
 
 const clock = systemClock();
 const limit = usd("0.01");

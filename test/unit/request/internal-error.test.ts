@@ -4,8 +4,7 @@ import { createLimiter } from "../../../src/request/limits.ts";
 import type { Posting } from "../../../src/ports/ledger.ts";
 import { silentLog } from "../../../src/platform/log.ts";
 import type { Exchange } from "../../../src/ports/exchange.ts";
-import { chatCompletions } from "../../../src/wire/endpoints/chat-completions.ts";
-import { readChatRequest } from "../../../src/wire/chat-request.ts";
+import { chatCompletions, readChatRequest } from "../../../src/wire/endpoints/chat-completions.ts";
 
 it("settles the hold of a request that fails inside Farebox: it does not wait for the next start", async () => {
   const body = Buffer.from('{"model":"m","messages":[{"role":"user","content":"hi"}]}');

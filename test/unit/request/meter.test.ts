@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Outcome } from "../../../src/core/settlement.ts";
-import { noTokens, unchanged, type Permille } from "../../../src/core/tokens.ts";
-import type { Usage } from "../../../src/core/usage.ts";
+import { noTokens, unchanged, type Permille, type Usage } from "../../../src/core/usage.ts";
 import type { TokenCounter } from "../../../src/ports/token-counter.ts";
 import type { Ending } from "../../../src/request/response.ts";
 import { meterResponse, type Metered } from "../../../src/request/meter.ts";

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { noMoney, type PicoUsd } from "../../../src/core/money.ts";
-import { anyServiceTier, type HostedTools } from "../../../src/core/request-terms.ts";
+import { anyServiceTier, type HostedTools } from "../../../src/core/bounds.ts";
 import type { PriceVersion } from "../../../src/core/price.ts";
-import type { Permille } from "../../../src/core/tokens.ts";
+import type { Permille } from "../../../src/core/usage.ts";
 import type { CatalogueModel } from "../../../src/ports/catalogue.ts";
 import { createPricer, firstHold, pricedFor, type Quote } from "../../../src/request/price.ts";
 import type { ModelRequest } from "../../../src/wire/model-request.ts";

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { Key } from "../../../src/core/keys.ts";
 import { usd, type PicoUsd } from "../../../src/core/money.ts";
 import type { Outcome } from "../../../src/core/settlement.ts";
-import { noTokens, unchanged } from "../../../src/core/tokens.ts";
+import { noTokens, unchanged } from "../../../src/core/usage.ts";
 import type { ChargePosted, Events } from "../../../src/ports/events.ts";
 import type { Charging, SettleResult } from "../../../src/ports/ledger.ts";
 import { settleCharge, type SettleParams } from "../../../src/request/settle.ts";

@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { spendByTeam } from "../../../src/server/spend.ts";
 import { formatUsd, usd } from "../../../src/core/money.ts";
 import type { LedgerQueries } from "../../../src/ports/ledger.ts";
-import { calendarOf } from "../../../src/platform/calendar.ts";
+import { calendarOf } from "../../../src/platform/clock.ts";
 import { harness } from "../../support/cli-harness.ts";
 import { spend } from "../../support/cli-traffic.ts";
 import { only } from "../../support/only.ts";

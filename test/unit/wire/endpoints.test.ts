@@ -1,7 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { noTokens } from "../../../src/core/tokens.ts";
-import { usageIn } from "../../../src/core/usage.ts";
+import { noTokens, usageIn } from "../../../src/core/usage.ts";
 import { endpoints } from "../../../src/wire/endpoints/endpoints.ts";
 import { passthrough } from "../../../src/wire/endpoints/passthrough.ts";
 import { typedRefusalEvent } from "../../../src/wire/refusals.ts";

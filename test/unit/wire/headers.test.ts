@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { answerHeaders, forwardableHeaders } from "../../../src/wire/headers.ts";
-import { readTags } from "../../../src/wire/tags.ts";
+import { answerHeaders, forwardableHeaders, readTags } from "../../../src/wire/headers.ts";
 
 describe("forwardableHeaders", () => {
   it("lets through what is listed and nothing else", () => {

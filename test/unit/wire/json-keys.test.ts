@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { jsonMembers } from "../../../src/wire/json-keys.ts";
+import { jsonMembers } from "../../../src/wire/json.ts";
 import { runs } from "../../support/effort.ts";
 
 /** Whether two values are the same JSON; `__proto__` is a name like any other. */

@@ -1,8 +1,7 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { jsonMembers } from "../../../src/wire/json-keys.ts";
-import { jsonBounds, jsonSkeleton, lengthInFull } from "../../../src/wire/json-skeleton.ts";
-import { chatTextOf, readChatRequest } from "../../../src/wire/chat-request.ts";
+import { jsonBounds, jsonMembers, jsonSkeleton, lengthInFull } from "../../../src/wire/json.ts";
+import { chatTextOf, readChatRequest } from "../../../src/wire/endpoints/chat-completions.ts";
 import { runs } from "../../support/effort.ts";
 
 /** Texts around the length from which they are cut out, with all that is escaped in JSON or longer than a byte in UTF-8. */

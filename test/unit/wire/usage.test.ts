@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { noTokens, type TokenCounts } from "../../../src/core/tokens.ts";
+import { noTokens, type TokenCounts } from "../../../src/core/usage.ts";
 import { readUsage } from "../../../src/wire/usage.ts";
 import { runs } from "../../support/effort.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { readChatAnswer } from "../../../src/wire/chat-answer.ts";
+import { readChatAnswer } from "../../../src/wire/endpoints/chat-completions.ts";
 import { chatTranscript } from "../../../src/wire/chat-stream.ts";
 import { readResponse, responsesTranscript } from "../../../src/wire/endpoints/responses-answer.ts";
 import type { Written } from "../../../src/wire/output-walk.ts";

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { lifetimeMsMax, overlapMsMax } from "../../../admin/keys.ts";
-import { parseDuration } from "../../../core/duration.ts";
+import { parseDuration } from "../../../core/time.ts";
 import { spendDimensions } from "../../../ports/spend.ts";
 import { instantForms, isInstant, parseInstant } from "../../../reporting/instants.ts";
 import { spanNames } from "../../../reporting/shapes/figures.ts";

@@ -2,8 +2,7 @@ import type { z } from "zod";
 import { closest } from "../../../config/suggest.ts";
 import type { Refusal } from "../../../core/refusals.ts";
 import type { Exchange } from "../../../ports/exchange.ts";
-import { jsonMembers } from "../../../wire/json-keys.ts";
-import { isObject, parseJson } from "../../../wire/json.ts";
+import { isObject, jsonMembers, parseJson } from "../../../wire/json.ts";
 
 export type Read<T, R = Refusal> =
   | { readonly ok: true; readonly value: T }

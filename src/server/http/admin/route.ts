@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import type { AdminCaller } from "../../../admin/admin-gate.ts";
 import type { Failure } from "../../../admin/result.ts";
-import type { AdminRole } from "../../../core/admins.ts";
+import type { AdminRole } from "../../../core/keys.ts";
 import type { AccountSamples } from "../../../ports/account-samples.ts";
 import type { AuditLog } from "../../../ports/audit-log.ts";
 import type { Calendar } from "../../../ports/calendar.ts";

@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { ChatText, PromptForm, ToolTurn } from "../../../../src/core/chat-text.ts";
+import type { ChatText, PromptForm, ToolTurn } from "../../../../src/core/prompt-text.ts";
 import { tokenInput } from "../../../../src/platform/tokens/chat-template.ts";
 import { noChat } from "../../../../src/wire/prompt-text.ts";
 import { chatOf, weatherTool } from "./cookbook.ts";

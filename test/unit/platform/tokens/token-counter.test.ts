@@ -3,7 +3,7 @@ import { get_encoding } from "tiktoken";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { startCountingThread } from "../../../../src/platform/tokens/counting-thread.ts";
 import { countInPieces } from "../../../../src/platform/tokens/cuts.ts";
-import type { JobBatch } from "../../../../src/platform/tokens/messages.ts";
+import type { JobBatch } from "../../../../src/platform/tokens/turns.ts";
 import {
   createTokenCounter,
   type TokenCounterOptions,

@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { CountJob } from "../../../../src/platform/tokens/messages.ts";
-import { Turns, turnUnits } from "../../../../src/platform/tokens/turns.ts";
+import { Turns, turnUnits, type CountJob } from "../../../../src/platform/tokens/turns.ts";
 
 const job = (id: number, ...texts: string[]): CountJob => ({
   id,

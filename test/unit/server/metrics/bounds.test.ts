@@ -1,9 +1,8 @@
 import { expect, it } from "vitest";
 import type { LedgerFigures } from "../../../../src/server/metrics/ledger-gauges.ts";
 import { createMetrics } from "../../../../src/server/metrics/metrics.ts";
-import { doubts } from "../../../../src/core/doubts.ts";
-import { noTokens } from "../../../../src/core/tokens.ts";
-import { countTasks } from "../../../../src/core/task-ceilings.ts";
+import { doubts, noTokens } from "../../../../src/core/usage.ts";
+import { countTasks } from "../../../../src/core/tasks.ts";
 import { usd, type PicoUsd } from "../../../../src/core/money.ts";
 import { systemClock } from "../../../../src/platform/clock.ts";
 import { readPage, valueOf } from "../../../support/metrics-page.ts";

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { usd, type PicoUsd } from "../../../../src/core/money.ts";
 import type { Outcome } from "../../../../src/core/settlement.ts";
-import { countTasks } from "../../../../src/core/task-ceilings.ts";
+import { countTasks } from "../../../../src/core/tasks.ts";
 import { createMetrics } from "../../../../src/server/metrics/metrics.ts";
 import { settleCharge } from "../../../../src/request/settle.ts";
 import { systemClock } from "../../../../src/platform/clock.ts";

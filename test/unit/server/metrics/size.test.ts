@@ -1,8 +1,8 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { describe, expect, it } from "vitest";
 import { sources } from "../../../../src/core/charge.ts";
-import { countTasks } from "../../../../src/core/task-ceilings.ts";
-import { tokenClasses, type TokenCounts } from "../../../../src/core/tokens.ts";
+import { countTasks } from "../../../../src/core/tasks.ts";
+import { tokenClasses, type TokenCounts } from "../../../../src/core/usage.ts";
 import { usd } from "../../../../src/core/money.ts";
 import type { Format } from "../../../../src/server/metrics/family.ts";
 import { createMetrics } from "../../../../src/server/metrics/metrics.ts";

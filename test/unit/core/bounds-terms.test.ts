@@ -1,0 +1,144 @@
+import { describe, expect, it } from "vitest";
+import type { PicoUsd } from "../../../src/core/money.ts";
+import type { PriceVersion } from "../../../src/core/price.ts";
+import {
+  anyServiceTier,
+  hasServiceTier,
+  isTierUnbounded,
+  plainTerms,
+  promptWithCalls,
+  serviceTierOf,
+  tiersToHold,
+  toolBoundOf,
+  type HostedTools,
+  type ToolBound,
+} from "../../../src/core/bounds.ts";
+import { price, rates, tier } from "../../support/example-rates.ts";
+
+describe("a stated service tier", () => {
+  it.each<[unknown, string | null]>([
+    [undefined, null],
+    [null, null],
+    ["", null],
+    ["default", null],
+    ["standard", null],
+    ["on_demand", null],
+    ["Default", null],
+    ["auto", anyServiceTier],
+    ["Priority", "priority"],
+    ["fast", "priority"],
+    ["Fast", "priority"],
+    ["ultrafast", "ultrafast"],
+    ["flex", "flex"],
+    ["a", "a"],
+    ["a_b.c-9", "a_b.c-9"],
+    ["a".repeat(64), "a".repeat(64)],
+    ["a".repeat(65), "unknown"],
+    ["9a", "unknown"],
+    ["_a", "unknown"],
+    ["a b", "unknown"],
+    ["a\n", "unknown"],
+    [" a", "unknown"],
+    [7, "unknown"],
+    [{}, "unknown"],
+    [false, "unknown"],
+  ])("%j is %j", (stated, name) => {
+    expect(serviceTierOf(stated)).toBe(name);
+  });
+});
+
+const tiers = (input: string): PriceVersion["tiers"] => [tier(0, rates({ input, output: input }))];
+const serviceTiers = { priority: tiers("9"), flex: tiers("1"), batch: tiers("2") };
+const plain = price();
+const tiered = price({ serviceTiers });
+
+describe("the tiers that a request may be served in", () => {
+  it.each<[string | null, readonly string[]]>([
+    [null, []],
+    ["priority", ["priority"]],
+    ["turbo", []],
+    ["toString", []],
+    ["auto", ["priority", "flex", "batch"]],
+  ])("for %j are the standard one and %j", (stated, names) => {
+    const [standard, ...others] = tiersToHold(tiered, stated);
+    expect(standard).toBe(tiered);
+    expect(others.map((each) => each.tiers)).toEqual(names.map((name) => serviceTiers[name as "flex"]));
+    expect(tiersToHold(plain, stated)).toEqual([plain]);
+  });
+
+  it.each<[string | null, PriceVersion, boolean]>([
+    [null, plain, false],
+    [null, tiered, false],
+    ["auto", plain, false],
+    ["flex", plain, false],
+    ["priority", plain, true],
+    ["priority", tiered, false],
+    ["turbo", tiered, true],
+    ["toString", tiered, true],
+  ])("%j may cost more than is known", (stated, version, expected) => {
+    expect(isTierUnbounded(version, stated)).toBe(expected);
+  });
+
+  it("have rates where the price states them", () => {
+    expect([null, "flex", "turbo", "auto"].map((name) => hasServiceTier(tiered, name))).toEqual([
+      true,
+      true,
+      false,
+      false,
+    ]);
+    expect([null, "flex"].map((name) => hasServiceTier(plain, name))).toEqual([true, false]);
+  });
+});
+
+describe("the bound of hosted tools", () => {
+  const pico = (amount: bigint) => amount as PicoUsd;
+  const fees = {
+    search: { charged: pico(5n), list: pico(6n), inputTokens: 100 },
+    file: { charged: pico(7n), list: pico(8n), inputTokens: 40 },
+  };
+  const priced = { price: price({ fees }), obeysMaxToolCalls: true };
+  const tools: HostedTools = {
+    calls: ["search", "file"],
+    fields: ["tools", "tool_choice"],
+    areShown: true,
+    callsMax: 3,
+  };
+  const bound: ToolBound = { calls: 3, isStated: true, feePerCall: pico(7n), inputTokensPerCall: 100 };
+
+  it.each<[string, Partial<HostedTools>, number, ToolBound | readonly string[]]>([
+    ["as the request states it", {}, 4, bound],
+    ["none at all", { callsMax: 0 }, 4, { ...bound, calls: 0 }],
+    ["as many as any request makes", { callsMax: 1000 }, 4, { ...bound, calls: 1000 }],
+    ["more than any request makes", { callsMax: 1001 }, 4, ["max_tool_calls"]],
+    ["malformed", { callsMax: "malformed" }, 4, ["max_tool_calls"]],
+    ["as many as are held for, where it states none", { callsMax: null }, 4, { ...bound, calls: 4, isStated: false }],
+    ["nothing, where none are held for", { callsMax: null }, 0, tools.fields],
+    ["stated, where none are held for", {}, 0, bound],
+    ["nothing, where nothing could bound them", { callsMax: undefined }, 4, tools.fields],
+    ["of one tool", { calls: ["file"] }, 4, { ...bound, inputTokensPerCall: 40 }],
+    ["of a tool without a fee", { calls: ["search", "other"] }, 4, tools.fields],
+    ["of a tool whose name every object has", { calls: ["toString"] }, 4, tools.fields],
+    ["of the most expensive tool, which comes first", { calls: ["file", "search"] }, 4, bound],
+    ["of no tool", { calls: [] }, 4, { ...bound, feePerCall: pico(0n), inputTokensPerCall: 0 }],
+  ])("is %s", (_, changes, unstated, expected) => {
+    expect(toolBoundOf({ ...tools, ...changes }, priced, unstated)).toEqual(expected);
+  });
+
+  it("is missing for a model that does not obey it, and for a price without fees", () => {
+    expect(toolBoundOf(tools, { ...priced, obeysMaxToolCalls: false }, 4)).toBe(tools.fields);
+    expect(toolBoundOf(tools, { ...priced, price: plain }, 4)).toBe(tools.fields);
+  });
+
+  it.each([
+    [0, 100],
+    [1, 100 * 2 + 10],
+    [2, 100 * 3 + 10 + 20],
+    [3, 100 * 4 + 10 + 20 + 30],
+  ])("for %i calls has the prompt read again after each: %i tokens", (calls, expected) => {
+    expect(promptWithCalls(100, { ...bound, calls, inputTokensPerCall: 10 })).toBe(expected);
+  });
+
+  it("is none in plain terms", () => {
+    expect(plainTerms).toEqual({ serviceTier: null, hostedTools: null });
+  });
+});

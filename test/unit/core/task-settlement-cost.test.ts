@@ -1,0 +1,80 @@
+import { describe, expect, it } from "vitest";
+import { picoUsdMax, usd, type PicoUsd } from "../../../src/core/money.ts";
+import type { TaskPrice } from "../../../src/core/price.ts";
+import { taskAmounts, type TaskAmounts, type TaskInputs } from "../../../src/core/task-settlement.ts";
+import type { Consumption } from "../../../src/core/tasks.ts";
+
+const pico = (amount: bigint) => amount as PicoUsd;
+const price: TaskPrice = { taskType: "video", per: "second", charged: pico(10n), list: pico(14n) };
+const llm = (units: string): Consumption => ({ type: "llm", units });
+
+describe("the amounts of a task", () => {
+  it.each<[string, TaskInputs, TaskPrice | null, TaskAmounts | null]>([
+    ["nothing says it", { consumption: null, unitsPerUsd: null, quantity: null }, null, null],
+    [
+      "the price says it",
+      { consumption: null, unitsPerUsd: null, quantity: "3" },
+      price,
+      { charged: pico(30n), list: pico(42n) },
+    ],
+    [
+      "a part of the smallest unit",
+      { consumption: null, unitsPerUsd: null, quantity: "0.01" },
+      price,
+      { charged: pico(1n), list: pico(1n) },
+    ],
+    ["nothing", { consumption: null, unitsPerUsd: null, quantity: "0" }, price, { charged: pico(0n), list: pico(0n) }],
+    ["a quantity without a price", { consumption: null, unitsPerUsd: null, quantity: "3" }, null, null],
+    ["a price without a quantity", { consumption: null, unitsPerUsd: null, quantity: null }, price, null],
+    [
+      "its consumption says it",
+      { consumption: llm("5"), unitsPerUsd: "100", quantity: null },
+      null,
+      { charged: usd("0.05"), list: usd("0.05") },
+    ],
+    [
+      "a part of a unit",
+      { consumption: llm("0.5"), unitsPerUsd: "3", quantity: null },
+      null,
+      { charged: pico(166_666_666_667n), list: pico(166_666_666_667n) },
+    ],
+    [
+      "both say it",
+      { consumption: llm("5"), unitsPerUsd: "100", quantity: "3" },
+      price,
+      { charged: usd("0.05"), list: pico(42n) },
+    ],
+    [
+      "its consumption has no unit",
+      { consumption: llm("5"), unitsPerUsd: null, quantity: "3" },
+      price,
+      { charged: pico(30n), list: pico(42n) },
+    ],
+    [
+      "a unit without a consumption",
+      { consumption: null, unitsPerUsd: "100", quantity: "3" },
+      price,
+      { charged: pico(30n), list: pico(42n) },
+    ],
+    [
+      "as much as a charge holds",
+      { consumption: null, unitsPerUsd: null, quantity: "1" },
+      { ...price, charged: picoUsdMax, list: picoUsdMax },
+      { charged: picoUsdMax, list: picoUsdMax },
+    ],
+    [
+      "more than a charge holds",
+      { consumption: null, unitsPerUsd: null, quantity: "2" },
+      { ...price, charged: picoUsdMax, list: pico(1n) },
+      null,
+    ],
+    [
+      "an official price that no charge holds",
+      { consumption: null, unitsPerUsd: null, quantity: "2" },
+      { ...price, list: picoUsdMax },
+      null,
+    ],
+  ])("where %s", (_, inputs, of, expected) => {
+    expect(taskAmounts(inputs, of)).toEqual(expected);
+  });
+});

@@ -1,0 +1,34 @@
+import { expect, it } from "vitest";
+import { isoTime, isoTimeOrNull, parseDuration } from "../../../src/core/time.ts";
+import { pruneAgeMsMin, quartersKeptMs } from "../../../src/core/charge.ts";
+
+it.each<[string, number | undefined]>([
+  ["250ms", 250],
+  ["30s", 30_000],
+  ["10m", 600_000],
+  ["24h", 86_400_000],
+  ["7d", 604_800_000],
+  ["0s", 0],
+  ["999999999ms", 999_999_999],
+  ["1000000000ms", undefined],
+  ["", undefined],
+  ["s", undefined],
+  ["1", undefined],
+  ["1.5s", undefined],
+  ["-1s", undefined],
+  ["1 s", undefined],
+  ["1w", undefined],
+  ["x1s", undefined],
+  ["1sx", undefined],
+])("%j lasts %j ms", (text, milliseconds) => {
+  expect(parseDuration(text)).toBe(milliseconds);
+});
+
+it("times are given out in UTC", () => {
+  expect(isoTime(1_795_354_416_001)).toBe("2026-11-22T13:33:36.001Z");
+  expect([isoTimeOrNull(0), isoTimeOrNull(null)]).toEqual(["1970-01-01T00:00:00.000Z", null]);
+});
+
+it("what is pruned is older than what is kept by quarter hours", () => {
+  expect([quartersKeptMs, pruneAgeMsMin]).toEqual([35 * 86_400_000, 36 * 86_400_000]);
+});
