@@ -1,6 +1,6 @@
 /**
- * How many requests a second the ledger admits and settles under one hot budget: three hard budgets weigh on the one key that
- * all come with. The store as `serve` opens it (a writer's thread, synchronous FULL), and nothing else of the proxy.
+ * Requests a second that the ledger admits and settles under one hot budget: three hard budgets apply to the one key of all
+ * requests. The store as `serve` opens it (a writer's thread, synchronous FULL), and nothing else of the proxy.
  *
  *   node bench/admission.ts [--rounds 5] [--seconds 2] [--json FILE]
  *

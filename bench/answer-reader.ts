@@ -1,9 +1,9 @@
-/** What has come of one answer. */
+/** The part of one answer that has arrived. */
 export interface Answer {
   readonly status: number;
   /** Status line and headers, as they came. */
   readonly head: string;
-  /** Of the body, without the framing. */
+  /** Bytes of the body, without the framing. */
   readonly bodyBytes: number;
 }
 
@@ -23,7 +23,7 @@ export class AnswerReader implements Answer {
   bodyBytes = 0;
   readonly #onBody: (bytes: Buffer) => void;
   #state: State = "head";
-  /** Of the body or of the chunk. */
+  /** Bytes still missing of the body or of the chunk. */
   #missing = 0;
   #kept: Buffer = nothing;
 
@@ -45,7 +45,7 @@ export class AnswerReader implements Answer {
     return this.#state === "complete";
   }
 
-  /** How many bytes were read; 0 when more must come first. */
+  /** Returns the number of bytes read; 0 when more must come first. */
   #read(bytes: Buffer): number {
     switch (this.#state) {
       case "head":

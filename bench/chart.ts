@@ -57,12 +57,12 @@ interface Panel {
   readonly bars: readonly Bar[];
 }
 
-/** What several runs measured, together. */
+/** Merges the results of several runs. */
 export function readResults(files: readonly string[]): ChartInput {
   return { workloads: files.flatMap((file) => (JSON.parse(readFileSync(file, "utf8")) as ChartInput).workloads) };
 }
 
-/** What there is to be drawn; a target that was not measured is left out. */
+/** Returns the panels to draw; a target that was not measured is left out. */
 export function panelsOf({ workloads }: ChartInput): Panel[] {
   return panels.map(({ workload, figure, title, unit }) => {
     const figures = workloads.find(({ name }) => name === workload)?.figures ?? {};

@@ -10,7 +10,7 @@ export interface WholeAnswer {
 
 /**
  * Before anything is timed: the gateway's own answer is what it should be, and each proxy gives the same bytes, twice on
- * one connection; or, where it writes answers anew, the same text and usage. Notes the length of each one's body, which
+ * one connection; or, where it rewrites answers, the same text and usage. Notes the length of each one's body, which
  * every timed answer of it must have too.
  */
 export async function checkAnswers(workload: Workload, targets: readonly Target[]): Promise<void> {
@@ -44,7 +44,7 @@ interface Told {
   readonly usage?: { readonly prompt_tokens?: number; readonly completion_tokens?: number } | null;
 }
 
-/** What an answer says: its text, its usage, and of a stream the number of its deltas and that it came to its end. */
+/** Returns what an answer says: its text, its usage, and of a stream the number of its deltas and that it ended. */
 export function meaningOf({ deltas }: Pick<Workload, "deltas">, body: Buffer): string {
   const text = body.toString();
   if (deltas === null) {
@@ -86,7 +86,7 @@ async function ask(connection: Connection, workload: Workload, target: Target): 
   return { status, contentType, body: Buffer.concat(parts) };
 }
 
-/** What the workload says of itself holds of the gateway's answer. */
+/** Checks that the gateway's answer is as the workload describes it. */
 export function checkReference(
   { name, deltas }: Pick<Workload, "name" | "deltas">,
   { status, contentType, body }: WholeAnswer,

@@ -12,7 +12,7 @@ const answerMs = 300_000;
 export type ProgramName = "gateway" | "paced-gateway" | "bare" | "farebox" | "nginx" | "portkey" | "litellm";
 
 export interface ChildOrder extends Omit<StartOrder, "folder"> {
-  /** Where each of its threads leaves a CPU profile. */
+  /** Folder for a CPU profile of each of its threads. */
   readonly profile: string | null;
 }
 
@@ -53,7 +53,7 @@ export class Child implements AsyncDisposable {
     return this.#ready?.port ?? 0;
   }
 
-  /** What its clients authenticate with. */
+  /** Key of its clients. */
   get key(): string {
     return this.#ready?.key ?? "";
   }

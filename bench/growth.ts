@@ -34,11 +34,11 @@ interface Variant {
   readonly name: string;
   readonly database: string;
   readonly keys: number;
-  /** Of the keys those that requests come with; 0 for the one that Farebox has anyway. */
+  /** Number of keys that send requests; 0 for the one that Farebox has anyway. */
   readonly inUse: number;
 }
 
-/** Of a ledger that is not verified. */
+/** Figures of a ledger that is not verified. */
 const nothingRead: Books = {
   charges: Number.NaN,
   pending: 0,

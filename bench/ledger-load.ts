@@ -8,7 +8,7 @@ import { contentId } from "../src/wire/content-id.ts";
 import { priceOf } from "./prices.ts";
 import { percentile, sortedCopy } from "./statistics.ts";
 
-/** How the ledger alone is driven: each of so many loops places a hold, posts it, and goes on with the next caller, as a proxy's clients do not wait for a settlement. */
+/** Load on the ledger alone: each loop places a hold, posts it and takes the next caller without waiting for the settlement, as a proxy's clients do. */
 export interface LedgerLoad {
   readonly inFlight: number;
   readonly seconds: number;
@@ -22,7 +22,7 @@ export interface LedgerSample {
   readonly seconds: number;
   readonly admitted: number;
   readonly refused: number;
-  /** Of `hold`, until it is durable. Microseconds. */
+  /** Median time of `hold` until it is durable, in microseconds. */
   readonly p50Us: number;
   readonly p99Us: number;
 }

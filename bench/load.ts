@@ -17,11 +17,11 @@ const nothing = Buffer.alloc(0);
 export interface Sample {
   readonly requests: number;
   readonly seconds: number;
-  /** Of the proxy; null where there is none. */
+  /** CPU time of the proxy; null without one. */
   readonly cpuUs: number | null;
   readonly p50Us: number;
   readonly p99Us: number;
-  /** What streams that were held open added to the memory of the proxy's processes; null where that was not looked at. */
+  /** Memory that open streams added to the proxy's processes; null where it was not measured. */
   readonly heldBytes: number | null;
 }
 

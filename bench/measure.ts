@@ -18,7 +18,7 @@ export interface Measured {
   readonly samples: ByTarget<readonly Sample[]>;
   /** Chunks of each stream; 0 where none are streamed. */
   readonly chunks: number;
-  /** Of the proxies: before their first request, and at most. Bytes. */
+  /** Memory of the proxies in bytes: before their first request, and at most. */
   readonly memory: ByTarget<{ readonly atRest: number; readonly peak: number }>;
 }
 

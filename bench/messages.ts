@@ -1,17 +1,17 @@
-/** What a process of the benchmark is started with: the first argument, as JSON. */
+/** Parameters of a benchmark process: its first argument, as JSON. */
 export interface StartOrder {
-  /** Where the proxy's gateway listens; "" for a gateway. */
+  /** Address of the proxy's gateway; "" for a gateway. */
   readonly gatewayUrl: string;
   /** The gateway's key. */
   readonly gatewayKey: string;
   /** An empty folder of the process' own. */
   readonly folder: string;
-  /** What Farebox sends with. */
+  /** Engine that Farebox sends with. */
   readonly engine: "http-proxy-middleware" | "undici";
   /** Chunks of a paced stream, and the time between two of them. */
   readonly chunks: number;
   readonly chunkMs: number;
-  /** Where the executable of another program is; "" for what is in this repository. */
+  /** Path of another program's executable; "" for what is in this repository. */
   readonly program: string;
   /** A ledger whose copy Farebox serves; "" for a new one. */
   readonly database: string;
@@ -24,7 +24,7 @@ export interface StartOrder {
 export interface Ready {
   readonly kind: "ready";
   readonly port: number;
-  /** What its clients authenticate with. */
+  /** Key of its clients. */
   readonly key: string;
 }
 
@@ -35,7 +35,7 @@ export interface ProcessFigures {
   readonly peakRssBytes: number;
 }
 
-/** What Farebox's ledger says when every request is settled. */
+/** Figures of Farebox's ledger once every request is settled. */
 export interface Books {
   readonly charges: number;
   readonly pending: number;
@@ -43,7 +43,7 @@ export interface Books {
   /** Posted by the usage that the gateway reported. */
   readonly reported: number;
   readonly differences: number;
-  /** How long it took to find that out, and to report a month by key and model. Seconds. */
+  /** Seconds to verify the ledger, and to report a month by key and model. */
   readonly verifySeconds: number;
   readonly reportSeconds: number;
 }

@@ -7,7 +7,7 @@ export interface Options {
   readonly rounds: number;
   /** Requests to one target in one round; null for what each workload says. */
   readonly requests: number | null;
-  /** How long a paced stream runs. */
+  /** Duration of a paced stream. */
   readonly seconds: number;
   readonly connections: number;
   readonly streams: number;
@@ -15,11 +15,11 @@ export interface Options {
   readonly held: number;
   readonly only: readonly WorkloadName[];
   readonly targets: readonly TargetName[];
-  /** Where other programs are installed. */
+  /** Folder of the other programs. */
   readonly others: string;
-  /** Where the figures go as JSON. */
+  /** File for the figures as JSON. */
   readonly json: string | null;
-  /** Where the proxies under test leave a CPU profile of each of their threads. */
+  /** Folder for a CPU profile of each thread of the proxies under test. */
   readonly profile: string | null;
 }
 
@@ -85,7 +85,7 @@ function count(name: string, text: string): number {
   return value;
 }
 
-/** Of a list with commas between; all of them where none is given. */
+/** Reads a list with commas; all names where none is given. */
 function namesOf<N extends string>(option: string, text: string | undefined, names: readonly N[]): readonly N[] {
   if (text === undefined) return names;
   return text.split(",").map((each) => {

@@ -6,15 +6,15 @@ import { fileURLToPath } from "node:url";
 export const otherNames = ["nginx", "portkey", "litellm"] as const;
 export type OtherName = (typeof otherNames)[number];
 
-/** Where they are looked for unless another folder is given; nothing in it is committed. */
+/** Default folder of the other programs; nothing in it is committed. */
 export const othersFolder = fileURLToPath(new URL("./.others", import.meta.url));
 
 interface Other {
-  /** Where its executable may be, within the folder. */
+  /** Path of its executable within the folder. */
   readonly file: string;
-  /** What it is called where it is installed for the whole machine; null for what is not looked for there. */
+  /** Its command where it is installed for the whole machine; null where only the folder is searched. */
   readonly command: string | null;
-  /** How it comes to be there. */
+  /** Command that installs it. */
   readonly install: string;
 }
 

@@ -1,5 +1,5 @@
 /**
- * How long the overview's data takes, as the dashboard asks for it: the real proxy over HTTP on a ledger of
+ * Time that the overview's data takes, as the dashboard asks for it: the real proxy over HTTP on a ledger of
  * `bench/ledger-rows.ts`, each span and each split asked for the first time and then again.
  *
  *   node bench/ledger-rows.ts FILE 1000000 90

@@ -29,7 +29,7 @@ export interface LedgerOrder {
 export interface BudgetsOrder {
   /** All that there are to be. */
   readonly scopes: readonly Scope[];
-  /** Of each. Pico-USD, as digits. */
+  /** Limit of each budget, in pico-USD as digits. */
   readonly limit: string;
 }
 
@@ -43,7 +43,7 @@ export type FromLedger =
   | { readonly kind: "done"; readonly sample: DrivenSample | null }
   | { readonly kind: "failed"; readonly message: string };
 
-/** What weighs on the requests. */
+/** Budgets that apply to the requests. */
 interface Budgets {
   readonly name: string;
   readonly scopes: readonly Scope[];

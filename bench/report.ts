@@ -4,7 +4,7 @@ import type { Measured } from "./measure.ts";
 import { pairedDifferences, pairedRatios, spreadOf, type Spread } from "./statistics.ts";
 import { targetNames, type TargetName } from "./targets.ts";
 
-/** What the figures of a run mean little without. Neither names nor paths of the machine. */
+/** Describes the machine, without which the figures mean little; no names or paths of it. */
 export function machine(): Record<string, string | number> {
   const { node, v8 } = process.versions;
   return {
@@ -73,9 +73,9 @@ interface Figures {
   readonly throughput: Spread;
   /** A request. Null where there is no proxy. */
   readonly cpuUs: Spread | null;
-  /** Of one core. */
+  /** Share of one core. */
   readonly cpuPercent: Spread | null;
-  /** Of streams: chunks that a second of CPU carries. */
+  /** Chunks of a stream that one second of CPU carries. */
   readonly chunksPerCpuSecond: Spread | null;
   readonly p50: Spread | null;
   readonly p99: Spread | null;
@@ -84,7 +84,7 @@ interface Figures {
   /** Over the gateway alone in the same round, where one client or a pace makes it mean something. */
   readonly addedP50: Spread | null;
   readonly addedP99: Spread | null;
-  /** What one stream that is held open adds to memory. */
+  /** Memory that one open stream adds. */
   readonly heldKb: Spread | null;
 }
 

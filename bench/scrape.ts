@@ -1,6 +1,6 @@
 /**
- * How long a scrape takes on a ledger of 1,000 keys and 60 models with a month behind it, and how long the main thread is
- * held up meanwhile: the real proxy on the real store, asked over HTTP.
+ * Time that a scrape takes on a ledger of 1,000 keys and 60 models with a month of charges, and that the main thread is
+ * blocked meanwhile: the real proxy on the real store, asked over HTTP.
  *
  *   node bench/scrape.ts [KEYS] [MODELS-PER-KEY] [DAYS] [CHARGES]
  *

@@ -21,7 +21,7 @@ export function spreadOf(values: readonly number[]): Spread {
   return { median: (pair[0] + pair[1]) / 2, min: sorted[0] ?? 0, max: sorted.at(-1) ?? 0 };
 }
 
-/** Each round's value by the same round's other one: what drifts over the rounds weighs on both alike. */
+/** Divides each round's value by the same round's other one: drift over the rounds affects both alike. */
 export function pairedRatios(values: readonly number[], others: readonly number[]): number[] {
   return values.map((value, round) => value / (others[round] ?? Number.NaN));
 }

@@ -8,7 +8,7 @@ export type TargetName = (typeof targetNames)[number];
 
 const gatewayKey = "sk-sandbox";
 
-/** Of a process that nothing is said of. */
+/** Parameters of a process by default. */
 export const plainOrder: ChildOrder = {
   gatewayUrl: "",
   gatewayKey,
@@ -21,7 +21,7 @@ export const plainOrder: ChildOrder = {
   profile: null,
 };
 
-/** What the load generator sends to: the gateway itself, or a proxy before it. */
+/** Recipient of the generated load: the gateway itself, or a proxy in front of it. */
 export interface Target<Name extends string = string> {
   readonly name: Name;
   readonly port: number;
@@ -32,7 +32,7 @@ export interface Target<Name extends string = string> {
   readonly headers: readonly string[];
   /** True if its answers are the gateway's byte for byte; else they must mean the same. */
   readonly passesBytes: boolean;
-  /** Of the right answer; known once its answers have been checked. */
+  /** Length of the right answer; known once its answers have been checked. */
   answerBytes: number;
   /** Requests that it has been sent: what its books must agree with. */
   sent: number;
@@ -46,7 +46,7 @@ export interface Targets extends AsyncDisposable {
   readonly all: readonly Target<TargetName>[];
 }
 
-/** Which targets can be measured, and a sentence for each of the wanted that cannot. */
+/** Returns the targets that can be measured, and a sentence for each wanted one that cannot. */
 export function findTargets(
   wanted: readonly TargetName[],
   folder: string,
@@ -64,7 +64,7 @@ export function findTargets(
 
 export interface FoundTarget {
   readonly name: TargetName;
-  /** Of an executable that is not ours. */
+  /** Path of an executable from elsewhere. */
   readonly path: string;
 }
 
@@ -112,7 +112,7 @@ function programOf(name: Exclude<TargetName, "direct">): ProgramName {
   return name === "undici" ? "farebox" : name;
 }
 
-/** These write JSON anew. */
+/** These rewrite JSON. */
 const rewriting: readonly TargetName[] = ["portkey", "litellm"] satisfies readonly OtherName[];
 
 function targetOf(name: TargetName, child: Child, gatewayUrl: string): Target<TargetName> {

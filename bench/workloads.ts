@@ -1,4 +1,4 @@
-/** What a workload's figures are about. */
+/** Subject of a workload's figures. */
 export type Measure =
   /** CPU of the proxy for each request, with many clients at once. */
   | "cpu"

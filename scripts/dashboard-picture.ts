@@ -98,7 +98,7 @@ async function lastHour(): Promise<void> {
   await proxy.serving.sampler.sample();
 }
 
-/** What is counted waits for moments of the clock. */
+/** Waits until the counts are settled: they wait for moments of the clock. */
 async function settled(): Promise<void> {
   const ticking = setInterval(() => clock.advance(1), 1);
   await proxy.serving.settled();
@@ -136,7 +136,7 @@ interface View {
   readonly name: string;
   readonly path: string;
   readonly shown: (page: Page) => Locator;
-  /** What is done before the picture is taken. */
+  /** Steps before the picture is taken. */
   readonly first?: (page: Page) => Promise<unknown>;
   /** Those for the documents. */
   readonly kept: readonly Picture[];

@@ -16,7 +16,7 @@ export interface Case {
   readonly servedPrice: PinnedPrice | undefined;
   /** Ids of the prices that were in force between its coming and its sending. */
   readonly pricesInForce: ReadonlySet<string>;
-  /** What the gateway did for it, in the order in which it came. */
+  /** The gateway's generations for it, in their order. */
   readonly generations: readonly Generation[];
   /** Units that the gateway bills for the task that it made; null where it made none. */
   readonly taskUnits: number | null;
@@ -46,7 +46,7 @@ const before = new Set([
   "model_not_allowed",
 ]);
 
-/** What is wrong with how one request was charged and answered. */
+/** Returns the faults in how one request was charged and answered. */
 export function faultsOf(about: Case): string[] {
   return [
     ...chargeFaults(about),
@@ -111,7 +111,7 @@ function billFaults({ charge, price, servedPrice, generations }: Case): string[]
   return faults;
 }
 
-/** What was written is what its charge and its headers say, and what the gateway obeys keeps within the hold. */
+/** Checks that a written output maximum is what its charge and headers say, and that an obeyed one keeps within the hold. */
 function maximumFaults({ charge, exchange, generations }: Case): string[] {
   const last = generations.at(-1);
   if (charge?.basis == null || last === undefined) return [];
@@ -138,7 +138,7 @@ function costAtMost(price: PriceVersion, served: PinnedPrice | undefined, tokens
   return larger(costOf(price, tokens).charged, served === undefined ? noMoney : costOf(served.version, tokens).charged);
 }
 
-/** What is posted as reported has the tokens that the gateway bills, in whatever words it states them. */
+/** Checks that an amount posted as reported has the tokens that the gateway bills, in whatever members it states them. */
 function reportedFaults({ tokens }: Charge, { billed }: Generation): string[] {
   if (billed === null) return [];
   const differ = promptClasses
@@ -201,7 +201,7 @@ function doubtFaults({ charge, servedPrice, generations }: Case): string[] {
   return isStated && isReadable && !last.isUnknownRead ? ["unknown output is a doubt of it, and it has none"] : [];
 }
 
-/** A task costs what the gateway says that it used; where nobody could hear of it, the hold. */
+/** Checks that a task costs what the gateway says that it used; where no one could learn that, the hold. */
 function taskFaults({ exchange, charge, taskUnits, isBound, isOfTask }: Case): string[] {
   if (exchange.path !== "/api/v1/task" && exchange.path !== familyCreation) return [];
   const told =

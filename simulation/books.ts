@@ -7,7 +7,7 @@ import type { RunCommand } from "../src/ledger/tables/tables.ts";
 import type { Look } from "./disk.ts";
 
 /**
- * Keeps its own books beside the ledger: what every commit left behind, added up anew in the plainest way. What does not
+ * Keeps its own sums next to the ledger: what every commit left behind, added up again in the plainest way. What does not
  * agree with DESIGN's invariants is a fault.
  */
 export class Books {
@@ -66,7 +66,7 @@ export class Books {
     for (const name of this.#opened) if (name.startsWith(`${id} `)) this.#opened.delete(name);
   }
 
-  /** Another time zone: the windows of now are made anew. */
+  /** Builds the current windows again in another time zone. */
   zoneChanged(at: number): void {
     this.#opened.clear();
     for (const budget of this.#look.budgets()) this.budgetSet(budget, at);
@@ -90,7 +90,7 @@ export class Books {
     }
   }
 
-  /** Whoever asks again is told so. */
+  /** Checks that a repeated settlement is answered with the first one. */
   #settled(id: string, result: SettleResult): void {
     const before = this.charges.get(id);
     if (result.ok && result.first !== (before?.state === "pending")) {

@@ -13,7 +13,7 @@ export interface ExchangeParts {
   readonly body: Buffer;
   /** True if the answer's bytes must be the gateway's own. */
   readonly isPassed: boolean;
-  /** How often a client that is written to is too slow. */
+  /** Probability that a client reads too slowly. */
   readonly slow: number;
   /** Told of what no HTTP server would bear. */
   readonly onFault: (what: string) => void;
@@ -34,7 +34,7 @@ export class SimulatedExchange implements Exchange {
   head: { readonly status: number; readonly headers: HeaderList } | null = null;
   clientGone = false;
   refusal: Refusal | null = null;
-  /** How the answer ended, for the client: by its framing, or by a broken connection. */
+  /** End of the answer for the client: by its framing, or by a broken connection. */
   ended: "whole" | "broken" | null = null;
 
   constructor(parts: ExchangeParts) {
@@ -67,7 +67,7 @@ export class SimulatedExchange implements Exchange {
   get status(): number | null {
     return this.head?.status ?? null;
   }
-  /** What the client has of the body. */
+  /** Body that the client has received. */
   get body(): string {
     return Buffer.concat(this.#pieces).toString();
   }
@@ -88,7 +88,7 @@ export class SimulatedExchange implements Exchange {
   }
 
   openBody(): never {
-    throw new Error("nobody uploads here");
+    throw new Error("no one uploads here");
   }
 
   onClientGone(listener: () => void): void {

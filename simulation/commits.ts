@@ -2,13 +2,13 @@ import type { BatchChannel, BatchResult, Command } from "../src/ledger/commands.
 import type { Apply } from "./disk.ts";
 import type { Owner, World } from "./world.ts";
 
-/** How often commits go wrong; each a probability. */
+/** Probabilities of the ways in which a commit fails. */
 export interface CommitFaults {
   /** Nothing is written, and the writer says so. */
   readonly unavailable: number;
   /** The writer dies before it has written. */
   readonly lost: number;
-  /** The writer dies after it has written: whoever asked cannot tell. */
+  /** The writer dies after it has written: its caller cannot know. */
   readonly unknown: number;
   /** A disk that stands still for seconds. */
   readonly stalled: number;

@@ -48,7 +48,7 @@ function migrated(): Buffer {
   return db.serialize();
 }
 
-/** What survives a crash: the product's own ledger on SQLite in memory, as it is between two transactions. */
+/** State that survives a crash: the product's own ledger on SQLite in memory, as it is between two transactions. */
 export class Disk {
   readonly #db = emptied();
   #running: { readonly writer: Writer; readonly changed: () => void } | null = null;

@@ -9,7 +9,7 @@ import { headOf, type Manner, type Piece, type Wire } from "./pieces.ts";
 import { outside, type Owner, type World } from "./world.ts";
 
 const origin = "https://gateway.simulated";
-/** So long it may take until the gateway hears that its client has gone. Milliseconds. */
+/** Longest time until the gateway notices that its client has gone, in milliseconds. */
 const hearingMsMax = 50;
 
 export interface GatewayParts {
@@ -20,7 +20,7 @@ export interface GatewayParts {
   readonly refusesUsage: boolean;
   /** True if it writes streams at once. */
   readonly bursts: boolean;
-  /** What the account has left, in USD as the gateway writes it. */
+  /** Balance of the account in USD, as the gateway writes it. */
   readonly balance: () => string;
   /** A request goes out on a connection. */
   readonly sending: (marker: string) => void;

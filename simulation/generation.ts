@@ -8,7 +8,7 @@ import { deltaOf, isUnknown, membersOf, messageOf, type Member, type Part } from
 
 /** Pieces that a connection takes before the gateway has to wait for its reader. */
 const unreadMax = 6;
-/** Of a model that reasons unseen: below what its price file states. Tokens a second. */
+/** Speed of a model's hidden reasoning, in tokens a second; below what its price file states. */
 const thinkingSpeed = 40;
 
 interface Asked {
@@ -39,7 +39,7 @@ export class Generation {
   /** The model that answers, and whether only the last events of a stream say so. */
   readonly served: string;
   readonly #served: { readonly name: string; readonly isLate: boolean };
-  /** What each choice says in all its members, as far as it is written, and as far as the proxy has read it. */
+  /** Text of each choice in all its members: as far as it is written, and as far as the proxy has read it. */
   readonly #written: string[];
   readonly #read: string[];
   /** Output unseen beyond what is written. */
@@ -94,12 +94,12 @@ export class Generation {
     this.#read = this.#written.map(() => "");
   }
 
-  /** What the gateway bills; null where it bills nothing. */
+  /** Tokens that the gateway bills; null where it bills nothing. */
   get billed(): TokenCounts | null {
     return this.#isBilled ? this.#tokens(this.#written, this.#beyond) : null;
   }
 
-  /** What the proxy could know of it: the tokens of what it has read. */
+  /** Tokens that the proxy could know of: those of the bytes it has read. */
   get seen(): TokenCounts | null {
     return this.#isBilled ? this.#tokens(this.#read, 0) : null;
   }
@@ -167,7 +167,7 @@ export class Generation {
   }
 
   #treat(): void {
-    // A stream whose client has gone is not begun: nobody could know how long the model would think.
+    // A stream whose client has gone is not begun: no one could know how long the model would think.
     if (this.#isOver) return;
     const { manner } = this;
     switch (manner.kind) {

@@ -52,11 +52,11 @@ export interface Instance {
   readonly running: ReadonlySet<SimulatedExchange>;
   /** Resolves when every request that came is settled. */
   settled(): Promise<void>;
-  /** As SIGTERM: lets what runs come to its end for a while, then ends it; everything is settled. */
+  /** Acts as SIGTERM: lets running requests finish for a while, then ends them; everything is settled. */
   drain(): Promise<void>;
 }
 
-/** How long running requests may take after SIGTERM. Milliseconds. */
+/** Longest time for running requests after SIGTERM, in milliseconds. */
 const drainMs = 5_000;
 
 /** Recovers, and starts what a proxy starts. Rejects where the database could not be written. */

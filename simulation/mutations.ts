@@ -235,7 +235,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
       to: "this.#windows.move(found.pending.windows, ended.cost ?? 0n, 0n);",
     },
   ],
-  "an extension that weighs on no window": [
+  "an extension that applies to no window": [
     {
       file: writer,
       from: "if (pending.hold !== null) this.#windows.move(pending.windows, 0n, granted);",

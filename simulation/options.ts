@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
 
-/** What is asked for on the command line. */
+/** Options of the command line. */
 export interface Options {
   /** Seeds from the first to the last; null for random ones. */
   readonly seeds: { readonly first: number; readonly last: number } | null;

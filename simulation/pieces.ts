@@ -1,6 +1,6 @@
 import type { GatewayHead } from "../src/ports/gateway.ts";
 
-/** How the gateway treats a request. */
+/** The gateway's ways to treat a request. */
 export type Manner =
   /** Whole, with its usage; or without, with a nonsensical one, or with more than was allowed. */
   | { readonly kind: "answers"; readonly usage: "reported" | "none" | "nonsense" | "beyond" }
@@ -19,17 +19,17 @@ export type Manner =
   /** The last events come in another order. */
   | { readonly kind: "reordered" };
 
-/** What the gateway writes into a connection. `read` is called when the proxy has taken it. */
+/** Something that the gateway writes into a connection. `read` is called when the proxy has taken it. */
 export type Piece =
   | { readonly kind: "head"; readonly head: GatewayHead }
   | { readonly kind: "chunk"; readonly bytes: Buffer; readonly read?: () => void }
   | { readonly kind: "end" }
   | { readonly kind: "broken" };
 
-/** Where the gateway writes to. */
+/** Connection that the gateway writes to. */
 export interface Wire {
   write(...pieces: readonly Piece[]): void;
-  /** How much was written and is not read yet. */
+  /** Bytes that were written and are not read yet. */
   readonly unread: number;
   /** Calls back once, when something of it has been read. */
   onRead(callback: () => void): void;

@@ -5,7 +5,7 @@ import type { Manner } from "./pieces.ts";
 import { models, taskModel, unknownModel } from "./prices.ts";
 import type { Chance } from "./world.ts";
 
-/** What one run is about. Each seed has some of the troubles only: those that it has then meet more often. */
+/** Plan of one run. Each seed has only some of the troubles, so that those meet more often. */
 export interface Plan {
   readonly startsAt: number;
   readonly zone: string;
@@ -15,15 +15,15 @@ export interface Plan {
   readonly troublesMs: number;
   readonly requests: number;
   readonly commits: CommitFaults;
-  /** How often the gateway does something else than to answer. */
+  /** Probability that the gateway does something else than answer. */
   readonly gatewayFaults: number;
   readonly busyCounter: number;
   readonly slowClients: number;
   readonly leavingClients: number;
   readonly failingWebhooks: number;
-  /** How often a step is a crash's. */
+  /** Probability that a step is a crash's. */
   readonly crashes: number;
-  /** How many changes of each kind are made meanwhile. */
+  /** Number of changes of each kind during the run. */
   readonly changes: Readonly<Record<Change, number>>;
   readonly streamUsage: "auto" | "pass" | "inject";
   /** True if the gateway refuses every request that asks for stream usage. */
@@ -159,7 +159,7 @@ export function taskBodyOf(chance: Chance, marker: string, isFamily: boolean): B
   );
 }
 
-/** How the gateway treats a request. */
+/** Draws how the gateway treats a request. */
 export function mannerOf(chance: Chance, faults: number, model: string): Manner {
   if (!chance.happens(faults)) return { kind: "answers", usage: chance.happens(0.75) ? "reported" : "none" };
   const billed = chance.happens(0.5);

@@ -13,7 +13,7 @@ export const estimatedModels: ReadonlySet<string> = new Set(["private", "thinker
 /** A model of tasks. */
 export const taskModel = "film";
 
-/** Where the gateway has tasks of the family beside the path of all tasks. */
+/** Path of the family's tasks, next to the path of all tasks. */
 export const family = "/film";
 export const familyCreation = `${family}/make`;
 

@@ -65,7 +65,7 @@ export async function simulate(options: RunOptions): Promise<RunResult> {
   const simulation = new Simulation(options);
   const noticed = (error: unknown) =>
     simulation.fault(
-      `a rejection that nobody handles: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`,
+      `an unhandled rejection: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`,
     );
   process.on("unhandledRejection", noticed);
   try {
@@ -98,9 +98,9 @@ class Simulation {
   readonly #books: Books;
   readonly #settings: Settings;
   readonly #exchanges = new Map<string, SimulatedExchange>();
-  /** Of alice's session. */
+  /** Credential of alice's session. */
   #credential = "";
-  /** Which edition of the prices was in force when a request came, and when it was sent. */
+  /** Edition of the prices in force when a request arrived, and when it was sent. */
   readonly #came = new Map<string, number>();
   readonly #sent = new Map<string, number>();
   readonly #cameAt = new Map<string, number>();
@@ -276,7 +276,7 @@ class Simulation {
     );
   }
 
-  /** What may be logged as an error while commits go wrong is none of the faults that are looked for. */
+  /** Collects logged errors, except those that failing commits explain. */
   #logged(message: string, error: unknown): void {
     const isExpected =
       message.startsWith("a charge could not be settled") || /could not be written/.test(String(error));
@@ -361,7 +361,7 @@ class Simulation {
     instance.handle(exchange);
   }
 
-  /** What a client wants: mostly chats, tasks, and then those tasks of its own that it knows. */
+  /** Draws a client's next request: mostly chats and tasks, then those tasks of its own that it knows. */
   #asking(name: string): readonly [method: string, path: string] {
     const { chance } = this.#world;
     const own = [...this.#exchanges.values()].flatMap(({ path, key, body }) =>
@@ -429,7 +429,7 @@ class Simulation {
     this.#startIn(zone);
   }
 
-  /** What could not be written to its end stays pending: the next run takes it for what a crash has left. */
+  /** Notes the charges that stay pending; the next run takes them for the remains of a crash. */
   #leave(): void {
     for (const id of this.#disk.look.pendingIds()) {
       // A task that is known runs on without us.
@@ -582,15 +582,17 @@ class Simulation {
     }
     for (const { id, state } of look.messages()) {
       if (state === "delivered" && !this.#receiver.received.has(id))
-        this.fault(`message ${id} is delivered, and nobody received it`);
+        this.fault(`message ${id} is delivered, and no one received it`);
     }
     const { ledger } = this.#disk.beside(this.#calendar);
     const { differences } = await ledger.verify();
     for (const { kind, id, expected, found } of differences)
       this.fault(`verify: ${kind} ${id}: ${expected} expected, ${found} found`);
-    const untold = await ledger.windowsToAlert(this.#world.now, 100);
-    if (untold.length > 0)
-      this.fault(`nobody was told of ${untold.map(({ budget, subject }) => `${budget.id} ${subject}`).join(", ")}`);
+    const pendingAlerts = await ledger.windowsToAlert(this.#world.now, 100);
+    if (pendingAlerts.length > 0)
+      this.fault(
+        `no alert was sent for ${pendingAlerts.map(({ budget, subject }) => `${budget.id} ${subject}`).join(", ")}`,
+      );
   }
 }
 

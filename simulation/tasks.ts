@@ -50,7 +50,7 @@ export class SimulatedTasks {
         ...json(isFamily ? 200 : manner.status, { code: manner.status, data: null, message: "simulated" }),
       );
     if (method === "POST" && body !== undefined) {
-      // It may be made although nobody ever hears of it.
+      // It may be made although no one ever hears of it.
       const task = isBroken && !manner.billed ? undefined : this.#make(body);
       if (isBroken || task === undefined) return manner.kind === "reset" ? wire.write({ kind: "broken" }) : undefined;
       if (manner.kind === "unreadable") return wire.write(...json(200, "made"));

@@ -10,7 +10,7 @@ export function tokensOf(text: string): number {
   return Math.ceil(Buffer.byteLength(text) / bytesPerToken);
 }
 
-/** What the gateway counts of a prompt: its texts and the chat template. */
+/** Returns the gateway's count of a prompt: its texts and the chat template. */
 export function promptTokensOf(body: Buffer): number {
   return tokensIn(chatTextOf(body));
 }

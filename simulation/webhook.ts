@@ -3,13 +3,13 @@ import { outside, type Owner, type World } from "./world.ts";
 
 export interface ReceiverParts {
   readonly world: World;
-  /** How often it does not take a message, or its answer is lost. */
+  /** Probability that it refuses a message, or that its answer is lost. */
   readonly failing: () => number;
   /** A message is being sent. */
   readonly onSend: (messageId: string) => void;
 }
 
-/** Who is told by webhook. It outlives every crash of the proxy. */
+/** Receiver of webhooks. It outlives every crash of the proxy. */
 export class Receiver {
   readonly #parts: ReceiverParts;
   /** By message, how often it came. */

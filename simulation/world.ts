@@ -19,7 +19,7 @@ interface Event {
  */
 export class World {
   readonly chance: Chance;
-  /** What happened, step by step; null where nobody asks. */
+  /** Trace of the steps; null where none is wanted. */
   readonly trace: string[] | null;
   steps = 0;
   #elapsedMs = 0;
@@ -38,7 +38,7 @@ export class World {
     return this.#elapsedMs;
   }
 
-  /** What clocks on the wall show. */
+  /** Time that wall clocks show. */
   get now(): number {
     return this.#wallMs + this.#elapsedMs;
   }
@@ -59,7 +59,7 @@ export class World {
     };
   }
 
-  /** As `after`, in whatever time such a thing takes: mostly at once, sometimes long. */
+  /** Acts as `after`, in a random time: mostly at once, sometimes long. */
   soon(owner: Owner, label: string, run: () => void): void {
     this.after(owner, this.chance.delayMs(), label, run);
   }

@@ -7,7 +7,7 @@ import type { Running } from "./process.ts";
 
 /** Until a program listens: LiteLLM takes half a minute on a slow machine. */
 const startMs = 90_000;
-/** Of /proc/PID/stat: ticks are hundredths of a second on Linux. */
+/** Microseconds of a tick in /proc/PID/stat: hundredths of a second on Linux. */
 const tickUs = 10_000;
 
 export interface ProgramOrder {
@@ -17,7 +17,7 @@ export interface ProgramOrder {
   readonly env?: Readonly<Record<string, string>>;
   readonly folder: string;
   readonly port: number;
-  /** What its clients authenticate with. */
+  /** Key of its clients. */
   readonly key: string;
 }
 
@@ -101,7 +101,7 @@ function treeOf(root: number): number[] {
   return tree;
 }
 
-/** Of a process: by its ticks, which threads that have ended are in, or by its threads' nanoseconds, which are finer. */
+/** Returns a process's CPU time: by its ticks, which include ended threads, or by its threads' nanoseconds, which are finer. */
 function cpuOf(pid: number): number {
   const fields = fieldsOf(pid);
   const ticks = Number(fields[11] ?? 0) + Number(fields[12] ?? 0);
@@ -111,7 +111,7 @@ function cpuOf(pid: number): number {
   return Math.max(ticks * tickUs, threads.reduce((sum, ns) => sum + ns, 0) / 1000);
 }
 
-/** Of /proc/PID/stat what follows the name, which may have blanks in it: the state, the parent, … */
+/** Returns the fields of /proc/PID/stat after the name, which may contain blanks: the state, the parent, … */
 function fieldsOf(pid: number): string[] {
   const text = read(`/proc/${pid}/stat`);
   return text.slice(text.lastIndexOf(")") + 2).split(" ");

@@ -4,7 +4,7 @@ export interface Running {
   readonly port: number;
   readonly key: string;
   books?(): Promise<Books>;
-  /** Of what is measured, where that is not this process. */
+  /** Figures of the measured process, where it is not this one. */
   figures?(): ProcessFigures;
   stop(): Promise<void>;
 }

@@ -4,12 +4,12 @@ import { buildProgram } from "../../src/cli/program.ts";
 import { settingFlagsHeading } from "../../src/cli/setting-flags.ts";
 import { capitalized, cell, code, table } from "./markdown.ts";
 
-/** What a command line declares, for reading only. */
+/** Declaration of a command line, read-only. */
 export interface DeclaredCommand {
   /** With the program's: "farebox keys create". */
   readonly name: string;
   readonly command: Command;
-  /** What is below the options in its help, its examples among it. */
+  /** Help text below the options, including the examples. */
   readonly after: string;
 }
 

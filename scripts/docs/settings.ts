@@ -17,7 +17,7 @@ export function settingsRows(): string {
   );
 }
 
-/** What the setting takes, as its own error says it. */
+/** Returns the values that a setting takes, in the words of its error. */
 function values(name: SettingName): string {
   const { kind } = settingOf(name);
   const problem = kind.schema.safeParse("\0").error?.issues[0]?.message;

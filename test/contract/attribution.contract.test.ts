@@ -52,7 +52,7 @@ describe.each(ledgerKinds)("attribution in the ledger: $name", (kind) => {
       ["2026-11-20", "2026-11-20T12:00:00.000Z", "x", 1, 1, 4000, usd("0.004")],
       ["2026-11-20", "2026-11-20T14:00:00.000Z", null, 1, 0, 2000, usd("0.002")],
     ]);
-    expect(await rows(store, ["tag:nobody-has-it"])).toEqual([[null, ...((await rows(store, []))[0] ?? [])]]);
+    expect(await rows(store, ["tag:unused"])).toEqual([[null, ...((await rows(store, []))[0] ?? [])]]);
   });
 
   it("rounds a span outwards as any report does", async () => {

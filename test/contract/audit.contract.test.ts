@@ -40,7 +40,7 @@ describe.each(ledgerKinds)("the audit of $name", ({ newHome }: LedgerKind) => {
     await ledger.removeBudget(`key:${alice.key}`, "1d", noon + 3, root);
     await keys.revoke(alice.key, noon + 4, "carol");
     await keys.revoke(alice.key, noon + 5, "carol");
-    await keys.revoke("nobody", noon + 5, "carol");
+    await keys.revoke("stranger", noon + 5, "carol");
     const { entries, next } = await store.audit.entries({ limit: 100 });
     expect(next).toBeNull();
     const facts = {

@@ -380,7 +380,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
       cost: null,
       overage: 0n,
     });
-    expect(await ledger.void("nobody", "x", endAt(noon))).toEqual({ ok: false, reason: "no_such_charge" });
+    expect(await ledger.void("stranger", "x", endAt(noon))).toEqual({ ok: false, reason: "no_such_charge" });
     expect(await ledger.charge("a")).toMatchObject({
       state: "voided",
       reason: "gateway_400",
@@ -422,7 +422,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("holds the first slice of what grows where a hard budget weighs on it, and the whole elsewhere", async () => {
+  it("holds the first slice of a growing hold where a hard budget applies to it, and all of it elsewhere", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
     const growing = (id: string) => holdOf(id, usd("5"), { firstSlice: usd("0.3") });
@@ -750,7 +750,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
       { id: "a", kind: "request", at: noon - 9, key: "k-alice", amount: null, isOrphaned: true },
       { id: "b", kind: "task", at: noon - 5, key: "k-alice", amount: usd("2"), isOrphaned: true },
     ]);
-    // A command is no proxy: what it has placed itself is nobody's.
+    // A command is no proxy: no owner has the holds that it placed.
     const isCommand = kind.name === "sqlite in process";
     expect((await store.ledger.oldHolds(noon + 1)).at(-1)).toMatchObject({ id: "c", isOrphaned: isCommand });
   });

@@ -37,7 +37,7 @@ import { runs } from "../support/effort.ts";
  */
 
 const carol: Caller = { key: "k-carol", team: null };
-const nobody: Caller = { key: "", team: null };
+const keyless: Caller = { key: "", team: null };
 const scopes: Scope[] = [
   { kind: "all" },
   { kind: "team", team: "red" },
@@ -86,7 +86,7 @@ const step = (zones: readonly string[]): fc.Arbitrary<Step> =>
       arbitrary: fc.record({
         do: fc.constant("hold" as const),
         id,
-        caller: fc.constantFrom(alice, bob, carol, nobody),
+        caller: fc.constantFrom(alice, bob, carol, keyless),
         amount: fc.option(amount, { freq: 12 }),
         bounded: fc.integer({ min: 0, max: 12 }).map((n) => n > 0),
         task: fc.boolean(),
@@ -137,7 +137,7 @@ const step = (zones: readonly string[]): fc.Arbitrary<Step> =>
 
 type Answer = HoldResult | ExtendResult | SettleResult | Charge | object | string | number | boolean | null;
 
-/** What the model and a store both do; a store can verify itself, too. */
+/** Methods that the model and a store share; a store can also verify itself. */
 type Compared = Pick<Ledger, keyof ModelLedger> & Partial<Pick<Ledger, "verify">>;
 
 interface Home extends AsyncDisposable {
@@ -244,7 +244,7 @@ class Told {
     };
   }
 
-  /** What the store's own verification finds. */
+  /** Returns the differences that the store's own verification finds. */
   async differences(): Promise<Verification["differences"] | undefined> {
     return (await this.#store.ledger.verify?.())?.differences;
   }
@@ -307,7 +307,7 @@ const corruption = fc
   .record({ which: fc.nat(corruptions.length - 1), pick: fc.nat(200), by: fc.integer({ min: 1, max: 999 }) })
   .map(({ which, pick, by }) => corruptions[which]?.(pick, by) ?? "");
 
-/** What a story wrote, corrupted and repaired, is what it wrote. */
+/** Checks that corrupting and repairing a story's rows restores them. */
 async function repairsEverything(steps: readonly Step[], faults: readonly string[]): Promise<void> {
   const clock = manualClock(noon);
   const home = sqliteKind.newHome(clock);

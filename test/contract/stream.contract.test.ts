@@ -52,7 +52,7 @@ describe.each(ledgerKinds)("the stream of charges: $name", (kind) => {
       seen.push(...part.map(({ state }) => state));
     }
     expect(seen).toEqual(Array.from({ length: 1200 }, () => "pending"));
-    // Whoever leaves early leaves nothing open.
+    // A reader that leaves early leaves nothing open.
     for await (const _ of ledger.stream({ since: noon, until: noon + 9999 })) break;
     expect((await ledger.charge("r1100"))?.state).toBe("voided");
   });

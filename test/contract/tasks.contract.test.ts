@@ -154,7 +154,7 @@ describe.each(ledgerKinds)("tasks in $name", ({ newHome }: LedgerKind) => {
     expect(await store.tasks.running()).toBe(1);
   });
 
-  it("end with their charge, once, whoever asks", async () => {
+  it("end with their charge, once, for any caller", async () => {
     await using home = newHome(manualClock(noon));
     await using store = await home.open();
     await store.ledger.setBudget(budget({ kind: "all" }, "total", "9"), noon);

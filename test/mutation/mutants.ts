@@ -26,7 +26,7 @@ interface Place {
 
 /** Survivors of one file with one reason. */
 export interface Accepted {
-  /** As `describeMutant` names them. */
+  /** Mutants as `describeMutant` names them. */
   readonly mutants: readonly string[];
   /** Why no test can tell the mutant from the original; or, where `isEquivalent` is false, why none does. */
   readonly why: string;

@@ -18,7 +18,7 @@ const copy = join(root, ".stryker-tmp");
 const reportFile = join(copy, "report.json");
 const read = (path: string) => readFileSync(join(root, path), "utf8");
 
-/** What is mutated: files of `src`. Those of types alone have nothing to mutate. */
+/** Files of `src` to mutate. Those of types alone have nothing to mutate. */
 const mutable = [
   ...globSync("core/*.ts", { cwd: join(root, "src") }),
   ...["settle", "hold", "price", "meter", "growing-hold"].map((name) => `request/${name}.ts`),
@@ -35,7 +35,7 @@ const tests = globSync("test/unit/{core,request}/*.test.ts", { cwd: root })
   .map((path) => ({ path, source: read(path) }))
   .filter(({ source }) => !source.includes("/src/platform/tokens/token-counter.ts"));
 
-/** Of the mutants that change anything, so many are to be killed. */
+/** Smallest share to be killed of the mutants that change anything. */
 const killedShareMin = 0.95;
 
 const asked = process.argv.slice(2).map((name) => `${name.replace(/^src\/|\.ts$/g, "")}.ts`);

@@ -15,7 +15,7 @@ import { until } from "../support/until.ts";
 
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/** As a receiver verifies it, from the documents alone. */
+/** Verifies the signature as a receiver does, from the documents alone. */
 function isSigned({ headers, body }: Received): boolean {
   const signed = `${headers["webhook-id"]}.${headers["webhook-timestamp"]}.${body}`;
   const expected = createHmac("sha256", Buffer.from("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "base64"))

@@ -16,7 +16,7 @@ it("forwards nothing while the balance is under its floor, and goes on when it i
   const refused = await proxy.chat({ max_tokens: 5 });
   expect([refused.status, refused.headers.get("x-farebox-error")]).toEqual([503, "balance_floor"]);
   proxy.sandbox.topUp("5.00");
-  // The remembered record answers once more while it is fetched anew.
+  // The remembered record answers once more while it is fetched again.
   await (await proxy.chat({ max_tokens: 5 })).text();
   await proxy.sandbox.waitFor((sandbox) => sandbox.accountRequests.length >= 2);
   await until(async () => (await proxy.chat({ max_tokens: 5 })).status === 200);

@@ -15,7 +15,7 @@ function send(proxy: RunningProxy, number: number, key: string): Promise<Respons
   return proxy.chat({ max_tokens: 100, user: name }, { key, headers: { "x-farebox-tag": `number=${name}` } });
 }
 
-/** What such a request holds by the length of its body, found out by sending one. */
+/** Returns the hold of such a request, which depends on the length of its body, by sending one. */
 async function holdOfOne(): Promise<bigint> {
   await using proxy = await startProxy();
   await (await send(proxy, 0, proxy.key)).text();
@@ -210,7 +210,7 @@ describe("one request", () => {
   it("of a model without a price is refused under a hard budget, and recorded without an amount otherwise", async () => {
     await using proxy = await startProxy();
     await proxy.budget("all", "1.00", "1d", "soft");
-    const recorded = await proxy.chat({ model: "nobody-knows-this" });
+    const recorded = await proxy.chat({ model: "unknown-model" });
     expect(recorded.status).toBe(200);
     expect(recorded.headers.get("x-farebox-cost-usd")).toBeNull();
     await recorded.text();
@@ -222,7 +222,7 @@ describe("one request", () => {
       formula: "unpriced",
     });
     await proxy.budget("key:alice", "100");
-    const refused = await proxy.chat({ model: "nobody-knows-this" });
+    const refused = await proxy.chat({ model: "unknown-model" });
     expect(refused.status).toBe(400);
     expect(await errorOf(refused)).toMatchObject({
       code: "model_not_priced",
@@ -235,7 +235,7 @@ describe("one request", () => {
 
   it("of a model without a price is refused everywhere with FAREBOX_UNPRICED=refuse", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_UNPRICED: "refuse" } });
-    const refused = await proxy.chat({ model: "nobody-knows-this" });
+    const refused = await proxy.chat({ model: "unknown-model" });
     expect(refused.status).toBe(400);
     expect(refused.headers.get("x-farebox-error")).toBe("model_not_priced");
     expect((await errorOf(refused)).message).toContain("FAREBOX_UNPRICED");

@@ -9,7 +9,7 @@ import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 
 const text = (amount: bigint) => formatUsd(amount as PicoUsd);
 const usd = (amount: string) => parseUsd(amount) as bigint;
-/** Of gpt-4o: USD 5 for a million tokens of output. */
+/** Output price of gpt-4o: USD 5 for a million tokens. */
 const perToken = usd("0.000005");
 
 function chatAnswer(outputTokens: number): string {
@@ -29,7 +29,7 @@ async function hundredEach(): Promise<AnsweringGateway> {
 
 const bodyOf = ({ body }: AskedOf) => JSON.parse(body.toString()) as Record<string, unknown>;
 
-/** What a request of 100 tokens holds. */
+/** Returns the hold of a request of 100 tokens. */
 async function holdOfHundred(proxy: RunningProxy): Promise<bigint> {
   await (await proxy.chat({ max_tokens: 100 })).text();
   return (await proxy.charges()).at(-1)?.hold ?? 0n;

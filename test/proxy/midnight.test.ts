@@ -10,7 +10,7 @@ import { startReceiver, type WebhookReceiver } from "../support/webhook-receiver
 
 const hourMs = 3_600_000;
 const token = "an-administrator-s-token-0123456789";
-/** As many as a day pays for while none is settled, and as are sent at once. */
+/** The number of unsettled requests that a day pays for, and the number that are sent at once. */
 const [paidFor, burst] = [3, 8];
 
 /** Days on which clocks are set, or that begin or end where they are: by the tz database, not by the calendar that is tested. */

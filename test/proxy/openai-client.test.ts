@@ -14,7 +14,7 @@ type Messages = OpenAI.Chat.ChatCompletionMessageParam[];
 
 let proxy: RunningProxy;
 let client: OpenAI;
-/** What the gateway does with the requests of this test, the first being 1, so that a retry can fare better. */
+/** The gateway's scenario for the nth request of this test, counted from 1, so that a retry can succeed. */
 let fate: ((nth: number) => string | undefined) | undefined;
 let chargesBefore: number;
 let seenBefore: number;
@@ -228,7 +228,7 @@ describe("a client that aborts", () => {
     const [charge] = await charges();
     expect(charge).toMatchObject({ state: "posted", source: "partial", reason: "client_left", status: 200 });
     expect(charge?.tokens.output).toBeGreaterThanOrEqual(chunks - 1);
-    // What the gateway wrote while the news of the leaving was on its way, nobody here has seen.
+    // No one here has seen what the gateway wrote before it learned that the client had left.
     expect(charge?.tokens.output).toBeLessThanOrEqual(billed()[0]?.completionTokens ?? 0);
     expect(charge?.tokens.input).toBe(billed()[0]?.promptTokens);
     expect(charge?.cost).toBeLessThan(charge?.hold ?? 0n);

@@ -54,7 +54,7 @@ const keyWith = (outputCap: number | null) => proxy.addKey(`key-${keys++}`, { ou
 
 interface Sent {
   readonly answer: WireAnswer;
-  /** As the gateway received it. */
+  /** Body as the gateway received it. */
   readonly body: string;
 }
 

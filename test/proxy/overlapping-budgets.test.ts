@@ -36,7 +36,7 @@ async function createKeysOfTeams(proxy: RunningProxy): Promise<string[]> {
   return keys;
 }
 
-/** Of which 37 fit. */
+/** Number of requests, of which 37 fit. */
 const burst = size(1_000, 200);
 
 describe(`${burst} parallel requests of four keys under three budgets that overlap`, { timeout: 60_000 }, () => {
@@ -45,7 +45,7 @@ describe(`${burst} parallel requests of four keys under three budgets that overl
     await using relay = await startPausedRelay();
     await using proxy = await startProxy({ gatewayUrl: relay.url });
     const keys = await createKeysOfTeams(proxy);
-    // Red alone would come to 20, blue to 24: whoever comes first, everything together ends at 37.
+    // Red alone would come to 20, blue to 24: in any order, everything together ends at 37.
     await proxy.budget("all", text(hold * 37n + hold / 2n), "1mo");
     await proxy.budget("team:red", text(hold * 20n), "1w");
     await proxy.budget("each-key", text(hold * 12n + 1n), "1d");
@@ -116,7 +116,7 @@ describe(
       const random = seeded(20_261_120);
       const scopes = ["all", "team:red", "each-key", "each-key:red", "key:a", "key:alice"];
       const periods: Period[] = ["total", "1d", "1mo"];
-      /** What each window weighed when its budget was last changed: from then on it may not weigh more than this, or than its limit. */
+      /** Spent + held of each window when its budget was last changed: afterwards it must not exceed this or its limit. */
       const atChange = new Map<string, bigint>();
       const broken: string[] = [];
       for (let change = 0; change < size(60, 20); change++) {

@@ -16,7 +16,7 @@ const credit = 100_000n;
 
 const always = { since: 0, until: Number.MAX_SAFE_INTEGER };
 
-/** What the ledger's file says, as a command beside the proxy reads it. */
+/** Reconciles from the ledger's file, as a command next to the proxy does. */
 async function compared(proxy: RunningProxy): Promise<Reconciliation> {
   await using store = await openStore({ path: proxy.database, calendar: utc, clock: systemClock(), access: "read" });
   const result = await runReconciliation(store, always);

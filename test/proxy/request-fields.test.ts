@@ -144,12 +144,12 @@ describe("a field that names models", () => {
     expect((await charged(await send(poor, body))).hold ?? 0n).toBeGreaterThan(32_768n * 6_000_000n);
   });
 
-  it.each<object>([{ models: ["nobody-knows-this"] }, { fallbacks: [{ model: "nobody-knows-this" }] }])(
+  it.each<object>([{ models: ["unknown-model"] }, { fallbacks: [{ model: "unknown-model" }] }])(
     "has a price for each under a hard budget: %j",
     async (more) => {
       const { code, message } = await refused(await send(poor, chat(more)));
       expect(code).toBe("model_not_priced");
-      expect(message).toContain("nobody-knows-this");
+      expect(message).toContain("unknown-model");
     },
   );
 

@@ -47,13 +47,13 @@ async function limitsOf(proxy: RunningProxy, key: string): Promise<Record<"rpm" 
 
 const small = { max_tokens: 5 };
 
-/** What the sandbox does to a request stands in a header that reaches it. */
+/** Returns the sandbox's scenario for a request, which a header states. */
 const fateOf = ({ headers }: { readonly headers: Readonly<Record<string, unknown>> }) =>
   String(headers["x-client-request-id"] ?? "") || undefined;
 const fated = (fate: string) => ({ "x-client-request-id": fate });
 
 describe("requests per minute", () => {
-  it("end in 429 with OpenAI's headers, cost nothing, and start anew", async () => {
+  it("end in 429 with OpenAI's headers, cost nothing, and reset", async () => {
     const clock = movableClock();
     await using proxy = await startProxy({ clock });
     const key = await proxy.addKey("bob", { limits: { rpm: 3 } });

@@ -36,9 +36,9 @@ const unset = "0001-01-01T00:00:00Z";
 interface World extends AsyncDisposable {
   readonly gateway: AnsweringGateway;
   readonly proxy: RunningProxy;
-  /** What the gateway says of the task from now on. */
+  /** Sets the task's state at the gateway. */
   says(status: string, more?: Parameters<typeof record>[2]): void;
-  /** What status the gateway answers a look at the task with from now on. */
+  /** Sets the status with which the gateway answers polls of the task. */
   fails(status: number): void;
   create(input?: object, more?: object): Promise<Response>;
   poll(): Promise<number>;
@@ -393,7 +393,7 @@ describe("under a hard budget", () => {
   });
 });
 
-describe("a task that nobody asks for", () => {
+describe("a task that no client polls", () => {
   it("is followed until it ends", async () => {
     const clock = manualClock(Date.now());
     await using home = await world({ clock });

@@ -240,7 +240,7 @@ describe("a creation", () => {
     expect((await home.proxy.serving.ledger.verify()).differences).toEqual([]);
   });
 
-  it("that reaches nobody is not charged", async () => {
+  it("that reaches no gateway is not charged", async () => {
     await using proxy = await startProxy({ gatewayUrl: "http://127.0.0.1:9" });
     expect((await create(proxy, {})).status).toBe(502);
     expect(await proxy.onlyCharge()).toMatchObject({ state: "voided", reason: "gateway_unreachable" });

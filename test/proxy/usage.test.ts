@@ -69,7 +69,7 @@ describe("an answer without usage is counted, and the count is the gateway's own
     }
   });
 
-  it("a model whose tokenizer is not public is counted to the dearer side", async () => {
+  it("a model whose tokenizer is not public is counted on the expensive side", async () => {
     for (const model of ["claude-sonnet-4-6", "gemini-2.5-flash"]) {
       await ask(proxy, { ...chatWith("no-usage+tokens:100"), model });
       const charge = await books.ended();

@@ -21,13 +21,13 @@ export interface AdminAsk {
   readonly headers?: Readonly<Record<string, string>>;
   /** Sends `raw` in chunks without saying how much is to come, and leaves the end open. */
   readonly unended?: true;
-  /** Where it comes from; any address of 127.0.0.0/8. */
+  /** Source address; any address of 127.0.0.0/8. */
   readonly from?: string;
 }
 
 let strangers = 0;
 
-/** An address that nobody has asked from: its failed tries slow down nobody else. */
+/** Returns an address that no other test asks from: its failed tries slow down no one else. */
 export function stranger(): string {
   strangers++;
   return `127.77.${strangers >> 8}.${strangers & 255}`;

@@ -34,7 +34,7 @@ export class Books {
     return found;
   }
 
-  /** What the gateway has billed since the last reading. */
+  /** Returns the gateway's billed calls since the last call. */
   billed(): readonly BilledCall[] {
     const found = this.#proxy.sandbox.ledger.slice(this.#billed);
     this.#billed = this.#proxy.sandbox.ledger.length;

@@ -24,7 +24,7 @@ export async function closeBrowser(): Promise<void> {
 /** Somebody before a page of one Farebox, in a browser profile of their own. */
 export interface Visitor extends AsyncDisposable {
   readonly page: Page;
-  /** What must not happen: a request to elsewhere, something that the policy forbids, a line on the console, an error. */
+  /** Events that must not happen: a request to elsewhere, a violation of the policy, a line on the console, an error. */
   readonly faults: string[];
 }
 

@@ -3,7 +3,7 @@ import { buildCatalogue, type CatalogueBuilder, type CatalogueResult } from "../
 
 const built = new Map<string, CatalogueResult>();
 
-/** As `buildCatalogue`, once in this process for the same texts: it takes half of a proxy's start, and nothing changes a catalogue. */
+/** Calls `buildCatalogue` once per process for the same texts: it takes half of a proxy's start, and nothing changes a catalogue. */
 export const buildOnce: CatalogueBuilder = (layers) => {
   const digest = createHash("sha256").update(JSON.stringify(layers)).digest("hex");
   const known = built.get(digest);

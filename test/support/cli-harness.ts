@@ -28,18 +28,18 @@ export interface Harness extends Disposable {
   /** Path of the database; it is not there until a command makes it. */
   readonly database: string;
   readonly folder: string;
-  /** What `fetchAccount` answers. */
+  /** Answer of `fetchAccount`. */
   account: AccountReading;
   /** Settings that `serve` was started with. */
   readonly served: Settings[];
-  /** What `run` was asked for; it answers 7. */
+  /** Calls of `run`; it answers 7. */
   readonly ordered: RunParams[];
   env: Record<string, string>;
   stdin: string | Buffer;
-  /** What `watch` draws on and is ended by; ends at once unless a test says otherwise. */
+  /** Output and end of `watch`; ends at once unless a test says otherwise. */
   watching: Watching;
   isTTY: boolean;
-  /** What is answered to a question; null for no terminal. */
+  /** Answer to a question; null for no terminal. */
   answer: (question: string) => boolean | null;
   run(...argv: string[]): Promise<Ran>;
   /** The parsed JSON of a command that must succeed. */

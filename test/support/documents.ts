@@ -23,7 +23,7 @@ export function prose(text: string): string {
   return text.replace(fence, "");
 }
 
-/** What stands between single backticks. */
+/** Returns the texts between single backticks. */
 export function inlineCode(text: string): readonly string[] {
   return [...prose(text).matchAll(/(?<!`)`([^`\n]+)`(?!`)/g)].map(([, code = ""]) => code);
 }

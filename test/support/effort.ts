@@ -1,9 +1,9 @@
-/** How many random cases a property is tried with: `npm test` tries a tenth of those under TEST_EFFORT=all. */
+/** Returns the number of random cases of a property: `npm test` tries a tenth of those under TEST_EFFORT=all. */
 export function runs(count: number): number {
   return isThorough ? count : Math.ceil(count / 10);
 }
 
-/** How large a load is: the first figure under TEST_EFFORT=all, otherwise the second, which proves the same with less. */
+/** Returns the size of a load: the first figure under TEST_EFFORT=all, otherwise the second, which proves the same with less. */
 export function size(thorough: number, quick: number): number {
   return isThorough ? thorough : quick;
 }

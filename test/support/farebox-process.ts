@@ -8,7 +8,7 @@ import { compileCache, nodeFlags } from "./node-flags.ts";
 /** The program as its users start it. */
 const bin = fileURLToPath(new URL("../../bin/farebox.mjs", import.meta.url));
 
-/** How long a child may take for what is waited for; only a broken one takes it. Milliseconds. */
+/** Longest wait for a child process, in milliseconds; only a broken one takes it. */
 const patienceMs = 90_000;
 
 export interface Ended {
@@ -38,7 +38,7 @@ export interface StartOptions {
   readonly cwd?: string;
 }
 
-/** What the machine needs, and nothing that farebox or an SDK would read. */
+/** Returns the variables that the machine needs, and none that farebox or an SDK would read. */
 export function cleanEnvironment(): Record<string, string> {
   const kept = Object.entries(process.env).filter(
     ([name, value]) => value !== undefined && !/^(FAREBOX|OPENAI|VITEST|NODE_OPTIONS|NODE_V8|npm_)/.test(name),
@@ -64,7 +64,7 @@ export interface TerminalProcess extends FareboxProcess {
 /** Opens a terminal for a command, and ends with the command's exit code. */
 const terminal = "import os, pty, sys; sys.exit(os.WEXITSTATUS(pty.spawn(sys.argv[1:])))";
 
-/** As `startFarebox`, in a terminal; needs `python3`. What it prints to either stream comes as stdout. */
+/** Acts as `startFarebox`, in a terminal; needs `python3`. Both streams are printed to stdout. */
 export function startInTerminal(args: readonly string[], { env, cwd }: StartOptions = {}): TerminalProcess {
   const child = spawn("python3", ["-c", terminal, process.execPath, ...nodeFlags, bin, ...args], {
     env: { ...cleanEnvironment(), NODE_COMPILE_CACHE: compileCache, ...env },

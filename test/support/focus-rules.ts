@@ -183,7 +183,7 @@ class Walk {
     return !isCheck(requirement) || this.#holds(requirement, row);
   }
 
-  /** How many values of one column stand beside a value of another. */
+  /** Returns the number of values of one column in rows with a value of another. */
   #distinctOf(a: string, b: string, value: string | null): number {
     const name = `${a} ${b}`;
     let found = this.#distinct.get(name);

@@ -12,8 +12,8 @@ export const gatewayDocument = parse(readFileSync(path, "utf8")) as {
 };
 
 /**
- * What a value breaks of a schema of the document, a line each; [] when it fits. `closed`: fields that the document does
- * not name are a breach too, as for answers that the sandbox makes up.
+ * Returns a line for each rule of a schema of the document that a value breaks; [] when it fits. `closed`: fields that the
+ * document does not name are a breach too, as for answers that the sandbox makes up.
  */
 export function breachesOf(schema: string, value: unknown, closed: "closed" | "open" = "closed"): string[] {
   const validate = validatorFor(schema, closed);

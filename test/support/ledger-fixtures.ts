@@ -73,7 +73,7 @@ export function tokens(input: number, output: number): TokenCounts {
   return { ...noTokens, input, output };
 }
 
-/** What metered tokens at the fixture's price come to: USD 0.000001 a token in, 0.000004 out. */
+/** Returns the posting of metered tokens at the fixture's price: USD 0.000001 a token in, 0.000004 out. */
 export function posting(input: number, output: number): Posting {
   const cost = costOf(price, tokens(input, output));
   return {
@@ -211,13 +211,13 @@ export async function openPostgresStore({
   return result.store;
 }
 
-/** As a command opens it. */
+/** SQLite as a command opens it. */
 export const sqliteKind: LedgerKind = {
   name: "sqlite in process",
   newHome: (clock) => sqliteHome(clock, { access: "command" }),
 };
 
-/** As `serve` opens it, without the threads that take most of the time. */
+/** SQLite as `serve` opens it, without the threads that take most of the time. */
 const servedKind: LedgerKind = {
   name: "sqlite as served",
   newHome: (clock) => sqliteHome(clock, { access: "serve", threads: false }),
@@ -236,7 +236,7 @@ export const leasingKind: LedgerKind = {
   newHome: (clock) => postgresHome(clock, { leases: "always" }),
 };
 
-/** Where the contracts run: `npm test` stays on one thread, `npm run test:rest` has the others. */
+/** Stores that the contracts run on: `npm test` stays on one thread, `npm run test:rest` has the others. */
 const place = process.env["TEST_STORE"] ?? "local";
 export const onPostgres = place === "postgres";
 export const inThreads = place === "threads";

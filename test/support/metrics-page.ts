@@ -1,7 +1,7 @@
 export interface Sample {
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
-  /** As written. */
+  /** Value as written. */
   readonly value: string;
   /** The request id of its exemplar; undefined without one. */
   readonly requestId: string | undefined;

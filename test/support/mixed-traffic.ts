@@ -41,7 +41,7 @@ const everyMishap: readonly Wish[] = [
   // More than the whole budget, and then as many at once as use it up.
   { who: "intern", model: "gpt-4o", scenario: "tokens:20" },
   ...Array.from({ length: 12 }, () => ({ who: "intern", model: "gpt-4o", scenario: "tokens:100", outputTokens: 100 })),
-  { who: "nobody", model: "gpt-4o", scenario: "tokens:20" },
+  { who: "stranger", model: "gpt-4o", scenario: "tokens:20" },
 ];
 
 const streaming: readonly Wish[] = [
@@ -55,7 +55,7 @@ const streaming: readonly Wish[] = [
 export async function prepareMixedTraffic(proxy: RunningProxy, scale = 1): Promise<MixedTraffic> {
   const keys = new Map([
     ["alice", proxy.key],
-    ["nobody", "sk-fb-unknown"],
+    ["stranger", "sk-fb-unknown"],
   ]);
   for (const [name, team] of [
     ["bob", "research"],

@@ -16,7 +16,7 @@ interface Report {
   readonly rows: readonly { readonly model: string; readonly requests: number }[];
 }
 
-/** What the earlier program reported of it. */
+/** Returns the earlier program's report of it. */
 function oldReport({ name }: OldLedger): Report {
   return JSON.parse(readFileSync(new URL(`${name}.report.json`, folder), "utf8")) as Report;
 }

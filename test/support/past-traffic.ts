@@ -9,7 +9,7 @@ import type { HoldRequest, Ledger, Posting } from "../../src/ports/ledger.ts";
 import { systemClock } from "../../src/platform/clock.ts";
 import type { RunningProxy } from "./running-proxy.ts";
 
-/** What one key is used for. */
+/** Traffic of one key. */
 export interface TrafficProfile {
   readonly name: string;
   readonly team?: string;

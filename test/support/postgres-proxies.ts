@@ -24,7 +24,7 @@ export class LedgerProxy implements AsyncDisposable {
   readonly database: Database;
   readonly owner: Owner;
   readonly queue: CommandQueue;
-  /** Of its beats. */
+  /** Clock of its heartbeats. */
   readonly clock: ManualClock;
   readonly #beats: Set<() => void>;
 
@@ -118,7 +118,7 @@ export class LedgerProxy implements AsyncDisposable {
   }
 }
 
-/** What differs between the sums of a ledger and its charges, read from one snapshot. */
+/** Returns the differences between the sums of a ledger and its charges, read from one snapshot. */
 export async function differencesIn(database: Database): Promise<object[]> {
   return database.transaction(
     async (db) => [

@@ -13,7 +13,7 @@ export interface Postgres extends AsyncDisposable {
   readonly client: Client;
   /** Makes an empty database; where it is. */
   newDatabase(): Promise<PostgresServer>;
-  /** Makes a database of that name, empty or like another one that nobody uses, and answers its address. */
+  /** Creates a database of that name, empty or a copy of another one that is not in use, and returns its address. */
   create(database: string, like?: string): Promise<string>;
   /** Ends the server as an administrator does, with all its connections; `client` is of no use from then on. */
   stop(): Promise<void>;
@@ -25,7 +25,7 @@ export interface Postgres extends AsyncDisposable {
 
 const user = "postgres";
 const password = "only-for-this-test";
-/** What survives a power cut is the server's own matter. */
+/** Settings for speed: surviving a power cut is the server's own matter. */
 const quick = ["-c", "fsync=off", "-c", "full_page_writes=off"];
 
 /** `isDurable`: with the settings that a server has by itself, for measurements. */

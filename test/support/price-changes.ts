@@ -35,7 +35,7 @@ ${model(
   )}`;
 }
 
-/** What 9 tokens in and 3 out cost at the first version, and a task. */
+/** Costs of 9 tokens in and 3 out at the first version, and of a task. */
 const unit = { request: usd("0.000021"), task: usd("1") } as const;
 
 const json = { "content-type": "application/json" };

@@ -28,7 +28,7 @@ export interface Series {
   readonly samples: readonly (readonly [at: number, value: number])[];
 }
 
-/** How long a step may take; only a broken one does. Milliseconds. */
+/** Longest duration of a step, in milliseconds; only a broken one takes it. */
 const patienceMs = 20_000;
 
 interface Answer<Data> {

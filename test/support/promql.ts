@@ -7,7 +7,7 @@ export interface Selector {
   readonly labels: readonly string[];
 }
 
-/** What a query reads, by Prometheus' own grammar; throws where it is not PromQL. */
+/** Returns the selectors of a query, by Prometheus' own grammar; throws where it is not PromQL. */
 export function selectorsOf(query: string): Selector[] {
   const tree = parser.parse(query);
   const found: { metric: string; labels: string[]; from: number; to: number }[] = [];

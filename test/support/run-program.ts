@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 /** The root of the checkout. */
 export const checkout = fileURLToPath(new URL("../../", import.meta.url));
 
-/** How long a program may take for what is waited for; only a broken one takes it. Milliseconds. */
+/** Longest wait for a program, in milliseconds; only a broken one takes it. */
 const patienceMs = 90_000;
 
 export interface RunOptions {
@@ -25,7 +25,7 @@ export interface Ended {
   readonly stderr: string;
 }
 
-/** What the machine needs, with this Node first and without what vitest or a surrounding npm set for themselves. */
+/** Returns the variables that the machine needs, with this Node first and without those of vitest or a surrounding npm. */
 export function machineEnvironment(): Record<string, string> {
   const foreign =
     /^(FAREBOX|OPENAI|VITEST|NODE_(OPTIONS|ENV|V8|COMPILE)|npm_(?!config_(registry|cache|userconfig)$)|INIT_CWD$)/;

@@ -42,7 +42,7 @@ export interface RunningProxy extends AsyncDisposable {
   ): Promise<Response>;
   /** Waits until every request is settled, then gives all charges, oldest first. */
   charges(): Promise<Charge[]>;
-  /** As `charges`, for a test with one request. */
+  /** Acts as `charges`, for a test with one request. */
   onlyCharge(): Promise<Charge>;
   metrics(): Promise<string>;
 }
@@ -51,7 +51,7 @@ export interface ProxyOptions {
   readonly sandbox?: SandboxOptions;
   /** Instead of a sandbox: any address, for a gateway that is not there. */
   readonly gatewayUrl?: string;
-  /** Of the first key; for a ledger that has an `alice` already. */
+  /** Name of the first key; for a ledger that already has an `alice`. */
   readonly keyName?: string;
   /** FAREBOX_ variables. */
   readonly env?: Readonly<Record<string, string>>;

@@ -8,7 +8,7 @@ import {
 } from "node:http";
 import type { Sandbox } from "../../src/sandbox/server.ts";
 
-/** What a client saw of one answer; nothing is decoded or followed. */
+/** One answer as a client saw it; nothing is decoded or followed. */
 export interface Seen {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;

@@ -19,7 +19,7 @@ export interface ScriptedGateway extends AsyncDisposable {
   readonly connections: number;
   /** The next request, in the order of their coming. */
   next(): Promise<Asked>;
-  /** As `next`, past what a running proxy asks by itself: its samples of the account are answered that there is none. */
+  /** Acts as `next`, skipping the requests of a running proxy's own: samples of the account are answered that there is none. */
   nextChat(): Promise<Asked>;
   /** No further connection is taken; those that are open stay. */
   stopListening(): Promise<void>;

@@ -41,7 +41,7 @@ const server = createServer((request, response) => {
     const postgres = await (running.postgres ??= startWithTemplate());
     if (request.method === "POST")
       return inTurn(() => postgres.create(`ledger_${++made}`, templateOf(request.url ?? "")));
-    // Nobody waits for it.
+    // No caller waits for it.
     inTurn(() => postgres.client.query(`drop database if exists ${request.url?.slice(1)} with (force)`)).catch(
       () => {},
     );

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from "node:timers/promises";
 
-/** How long a state may take to come about; only a broken program takes it. Milliseconds. */
+/** Longest wait for a state, in milliseconds; only a broken program takes it. */
 const patienceMs = 60_000;
 
 /** Waits for a state of another process or thread, without keeping a core busy. `what` completes "waited until …". */

@@ -12,7 +12,7 @@ export interface WebhookReceiver extends AsyncDisposable {
   /** "http://127.0.0.1:43210" */
   readonly url: string;
   readonly received: readonly Received[];
-  /** How the next ones are answered; status 200 unless told. */
+  /** Sets how the next messages are answered; status 200 by default. */
   answer(how: (response: ServerResponse, received: Received) => void): void;
   /** Resolves once so many have come, with all of them. */
   waitFor(count: number): Promise<readonly Received[]>;
@@ -21,7 +21,7 @@ export interface WebhookReceiver extends AsyncDisposable {
 export const status =
   (code: number, headers: Record<string, string> = {}) =>
   (response: ServerResponse) =>
-    void response.writeHead(code, headers).end("answer that nobody reads");
+    void response.writeHead(code, headers).end("unread answer");
 
 export async function startReceiver(): Promise<WebhookReceiver> {
   const received: Received[] = [];

@@ -28,7 +28,7 @@ const release = (...args: string[]) =>
 
 const npmVersion = (next: string) => execFileSync("npm", ["version", next, "--no-git-tag-version"], { cwd: clone });
 
-/** What was released last, and what is to be released; the entries of this checkout are not the test's. */
+/** The last release, and the next one; the entries of this checkout are not the test's. */
 const changelog = `# Changelog
 
 ## Unreleased

@@ -37,7 +37,7 @@ const mayImport: Record<string, readonly string[]> = {
   ],
 };
 
-/** What puts everything together. */
+/** Folders that put everything together. */
 const composition = new Set(["server", "server/workers", "cli/services", "main.ts"]);
 
 /** Folders with a law of their own within another one. */
@@ -53,7 +53,7 @@ function homeOf(file: string): string {
 /** These have no effects, so they need nothing of the runtime. */
 const withoutRuntime = new Set(["core", "ports", "dashboard"]);
 
-/** Where each dependency lives: folders, or files directly in src. */
+/** Home of each dependency: folders, or files directly in src. */
 const packageHomes: Record<string, readonly string[]> = {
   // A font: files that the page asks for.
   "@fontsource-variable/geist": [],
@@ -76,7 +76,7 @@ const packageHomes: Record<string, readonly string[]> = {
   zod: ["config", "admin", "reporting", "catalogue", "platform", "server/http"],
 };
 
-/** What is wrong with the imports of one file, given by its path in src. */
+/** Returns the faults in the imports of one file, given by its path in src. */
 function violations(file: string, source: string): string[] {
   const home = homeOf(file);
   return importsOf(home === "dashboard" ? withoutShapes(source) : source).flatMap((specifier) => {
@@ -174,7 +174,7 @@ function tokenised(source: string): { code: string; strings: string[] } {
   return { code, strings };
 }
 
-/** Whether a slash after this code begins a regular expression rather than dividing. */
+/** Reports whether a slash after this code begins a regular expression rather than dividing. */
 function beginsExpression(code: string): boolean {
   return /(?:^|[(,=:[!&|?{};+\-*%<>~^]|\b(?:return|typeof|case|in|of|await|yield|else|do))\s*$/.test(code.slice(-40));
 }

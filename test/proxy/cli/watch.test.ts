@@ -76,9 +76,9 @@ describe("watch", () => {
       { request_id: "runs", state: "pending", hold_usd: "0.30" },
     ]);
     expect((await h.run("watch", "--json", "--model", "model-b")).stdout).toBe("");
-    expect(await h.run("watch", "--key", "nobody")).toMatchObject({
+    expect(await h.run("watch", "--key", "stranger")).toMatchObject({
       code: 2,
-      stderr: 'farebox: there is no key "nobody"\n',
+      stderr: 'farebox: there is no key "stranger"\n',
     });
   });
 

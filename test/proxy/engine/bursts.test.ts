@@ -37,7 +37,7 @@ let gateway: AnsweringGateway;
 let folder: string;
 /** Tokens that the gateway generated, and bills whatever is read of them. */
 let generated = 0;
-/** Whether it takes a maximum for more than a wish. */
+/** True where it obeys a stated maximum. */
 let obeys = true;
 const everything = new AsyncDisposableStack();
 beforeAll(async () => {

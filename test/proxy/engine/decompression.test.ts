@@ -27,7 +27,7 @@ const bombs: Readonly<Record<string, Buffer>> = {
 
 const owned = new AsyncDisposableStack();
 let proxy: RunningProxy;
-/** What the gateway answers, and what it says of its account. */
+/** The gateway's next answer, and its account record. */
 let given: Answering;
 let account: Answering = { status: 404 };
 
@@ -79,7 +79,7 @@ interface Asking {
   readonly body?: object | Buffer;
   readonly type?: string;
   readonly method?: string;
-  /** Of the gateway's answer. */
+  /** Encoding of the gateway's answer. */
   readonly answers?: string;
   /** Its price does not depend on the answer. */
   readonly isCounted?: true;

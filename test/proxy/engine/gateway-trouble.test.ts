@@ -601,7 +601,7 @@ describe("answers that are hardly HTTP", () => {
     expect(await raw.books.ended()).toMatchObject({ source: "reported", tokens: { input: 8, output: 4 } });
   });
 
-  it.runIf(testEngine === "undici")("undici takes a 100 that nobody asked for as a broken answer", async () => {
+  it.runIf(testEngine === "undici")("undici takes an unrequested 100 as a broken answer", async () => {
     raw.answer = (socket) => socket.end("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}");
     expect(errorCode(await ask(raw.proxy, hello))).toBe("gateway_unreachable");
     expectHold(await raw.books.ended(), "gateway_reset");

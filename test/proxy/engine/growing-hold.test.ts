@@ -31,7 +31,7 @@ const modelMax = 16_384;
 const request = { model: "gpt-4o", stream: true, messages: [{ role: "user", content: "hello" }] };
 const eventStream = { "content-type": "text/event-stream" };
 
-/** What is held for this request and so much output, by the length of its body and the template of one message. */
+/** Returns the hold for this request and so much output, by the length of its body and the template of one message. */
 function holdFor(body: object, outputTokens: number): PicoUsd {
   return (BigInt(bytesOf(body).length + 3 + 8) * perToken.input + BigInt(outputTokens) * perToken.output) as PicoUsd;
 }
@@ -97,7 +97,7 @@ async function begun(
   return { asked, client: await opening };
 }
 
-/** How many were refused with this code, as the metrics say. */
+/** Returns the number of refusals with this code, as the metrics state it. */
 async function refusalsOf(proxy: RunningProxy, code: RefusalCode): Promise<string | undefined> {
   return valueOf(readPage(await proxy.metrics()), "farebox_refusals_total", { code });
 }
@@ -158,7 +158,7 @@ describe("at first is held", () => {
     expect((await answeredWhole(proxy, spoken)).hold).toBeGreaterThan(BigInt(modelMax) * perToken.output);
   });
 
-  it("the model's maximum where no hard budget weighs: nobody looks on", async () => {
+  it("the model's maximum where no hard budget applies: no step watches the stream", async () => {
     expect(await answeredWhole(free, request)).toMatchObject({ hold: holdFor(request, modelMax) });
   });
 
@@ -810,7 +810,7 @@ describe("while the ledger cannot be written", () => {
     free(): void;
   }
 
-  /** As in `serve`, only the writer's thread waits for the other process. */
+  /** Starts a proxy as `serve` does: only the writer's thread waits for the other process. */
   const lockable = (clock: Clock = patientClock()) => underBudget("1000", {}, { clock, threads: true });
 
   /** Time enough for more to come, were it read: each turn is a whole exchange with the same proxy. */

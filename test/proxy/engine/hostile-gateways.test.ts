@@ -64,7 +64,7 @@ async function drained(
   return { status: response.statusCode ?? 0, bytes, end, broken };
 }
 
-/** Writes as fast as it is taken, until the pieces end or nobody takes them any more. */
+/** Writes as fast as its reader takes, until the pieces end or the reader leaves. */
 async function pour(response: ServerResponse, pieces: Iterable<Buffer | string>): Promise<void> {
   response.setMaxListeners(0);
   for (const piece of pieces) {

@@ -236,7 +236,7 @@ describe("under a hard budget", () => {
     });
   });
 
-  it("stops an upload that would become dearer on its way, before the gateway has all of it", async () => {
+  it("stops an upload that would become more expensive on its way, before the gateway has all of it", async () => {
     const answer = await post("/v1/images/edits", { model: "gpt-image-1", image, n: "10" }, poor);
     expect(answer.status).toBe(400);
     expect(await errorOf(answer)).toMatchObject({
@@ -293,7 +293,7 @@ it("an upload whose model comes late passes for a key without a hard budget, and
   books.billed();
 });
 
-it("a second model is refused whoever sends it", async () => {
+it("a second model is refused for every key", async () => {
   const form = formOf({ model: "gpt-image-1", image });
   form.append("model", "dall-e-2");
   const answer = await fetch(`${proxy.url}/v1/images/edits`, {

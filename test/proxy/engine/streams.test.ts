@@ -27,7 +27,7 @@ import {
 } from "../../support/wire-client.ts";
 
 const helloStream = { model: "gpt-4o", stream: true, messages: [{ role: "user", content: "hello" }] };
-/** What passes to the byte is tried without any question of ours. */
+/** Settings under which Farebox adds no question for usage: bytes pass unchanged. */
 const passing = { FAREBOX_STREAM_USAGE: "pass" };
 const eventStream = { "content-type": "text/event-stream; charset=utf-8" };
 
@@ -102,7 +102,7 @@ describe("what comes leaves at once", () => {
     expect(charge.firstTokenMs).toBeLessThanOrEqual(charge.durationMs ?? 0);
   });
 
-  it("but not faster than the client reads: a stream that nobody reads stalls the gateway, and memory stays bounded", async () => {
+  it("but not faster than the client reads: an unread stream stalls the gateway, and memory stays bounded", async () => {
     const { asked, answer } = await asking();
     asked.response.writeHead(200, eventStream).flushHeaders();
     const client = await answer;

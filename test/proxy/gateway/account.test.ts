@@ -50,7 +50,7 @@ describe("the account record", () => {
     expect(proxy.sandbox.accountRequests).toHaveLength(1);
   });
 
-  it("is served old, with its age, while it is fetched anew, and when the gateway fails", async () => {
+  it("is served old, with its age, while it is fetched again, and when the gateway fails", async () => {
     const clock = manualClock();
     // An age is counted from an instant above 0, as on every machine that has been started.
     clock.advance(1);
@@ -99,7 +99,7 @@ describe("the account record", () => {
     expect(last).toMatchObject({ usd: 30, at: start + 60_001 });
   });
 
-  it("answers who waits for it while another asks anew", async () => {
+  it("answers waiting callers while another one asks again", async () => {
     const clock = manualClock();
     await using gateway = await scriptedGateway();
     await using engine = createGateway("http-proxy-middleware", {

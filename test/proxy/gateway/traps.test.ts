@@ -45,7 +45,7 @@ describe.each<Engine>(["http-proxy-middleware", "undici"])(
       ...more,
     });
 
-    /** What a receiver is told, in its order. */
+    /** Sends a request and collects the receiver's events in their order. */
     function sent(of: Gateway, more: Partial<GatewayRequest> = {}) {
       const told: string[] = [];
       const chunks: Buffer[] = [];

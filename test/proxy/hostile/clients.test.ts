@@ -50,14 +50,14 @@ async function othersAreServed(): Promise<void> {
   expect((await post(chat)).status).toBe(200);
 }
 
-/** What every hostile request leaves behind: nothing that runs, nothing that is pending, and another one is answered. */
+/** Checks that a hostile request leaves nothing running or pending, and that another one is answered. */
 async function nothingIsLeft(): Promise<void> {
   await othersAreServed();
   await proxy.serving.settled();
   expect(await proxy.serving.ledger.pending()).toMatchObject({ count: 0 });
 }
 
-/** How often requests were refused with this code, by the page of metrics. */
+/** Returns the number of refusals with this code, by the metrics page. */
 async function refusals(code: string): Promise<number> {
   const line = (await proxy.metrics())
     .split("\n")
@@ -181,7 +181,7 @@ describe("targets that two readers could understand differently", () => {
     "/api/v1/task/..%2f..%2faccount",
     "/v1/chat/completions#x",
     "/admin/v1/../../v1/models",
-  ])("are 404 and reach nobody: %s", async (target) => {
+  ])("are 404 and reach no handler: %s", async (target) => {
     const before = forwarded();
     expectRefusal(
       await ask(proxy.url, head(proxy.url, `POST ${target}`, bearer, `Content-Length: ${chat.length}`), chat),
@@ -256,7 +256,7 @@ describe("bodies", () => {
     },
   );
 
-  it("of 32 MB of one letter, and prompts made to be slow for a tokenizer, hold nobody up", async () => {
+  it("of 32 MB of one letter, and prompts made to be slow for a tokenizer, delay no other client", async () => {
     // Without usage the prompt has to be counted: quadratic in one piece of the tokenizer's expression, if it came to it.
     const slow = [
       "a".repeat(100_000),
@@ -341,7 +341,7 @@ describe("sockets", () => {
     await nothingIsLeft();
   });
 
-  it("of streams that nobody reads leave the others served, and are settled when they go", async () => {
+  it("of unread streams leave other clients served, and are settled when they go", async () => {
     const body = JSON.stringify({
       user: "endless:1",
       model: "gpt-4o",

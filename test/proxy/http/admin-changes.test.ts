@@ -9,7 +9,7 @@ import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 const settingsToken = "a-token-from-the-settings";
 
 interface Change {
-  /** As the table names it. */
+  /** Name of the route in the table. */
   readonly route: string;
   readonly path?: string;
   readonly body?: unknown;
@@ -153,7 +153,7 @@ describe("changes through the admin API", () => {
       await askAdmin(proxy.url, "PATCH", "/keys/bob", { token: editor, body: { limits: { rpm: 0 } } }),
       await askAdmin(proxy.url, "PUT", "/budgets", {
         token: editor,
-        body: { scope: "key:nobody", period: "1d", limit_usd: "5" },
+        body: { scope: "key:stranger", period: "1d", limit_usd: "5" },
       }),
       await askAdmin(proxy.url, "PUT", "/budgets", {
         token: editor,

@@ -79,7 +79,7 @@ describe("GET /overview", () => {
     ]) {
       expect([path, (await askAdmin(proxy.url, "GET", path, { token })).status]).toEqual([path, 400]);
     }
-    expect((await askAdmin(proxy.url, "GET", "/requests/live?key=nobody", { token })).status).toBe(404);
+    expect((await askAdmin(proxy.url, "GET", "/requests/live?key=stranger", { token })).status).toBe(404);
   });
 
   it("shows a key its own spending and no other's", async () => {

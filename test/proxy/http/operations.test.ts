@@ -108,7 +108,7 @@ describe("/metrics", () => {
 });
 
 describe("open mode", () => {
-  it("asks nobody on this machine for a key", async () => {
+  it("asks no client on this machine for a key", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_AUTH: "open" } });
     for (const lines of [
       [],

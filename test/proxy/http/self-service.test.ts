@@ -37,7 +37,7 @@ interface Page {
 }
 
 describe("GET /v1/farebox/me", () => {
-  it("tells a key of itself and of every budget that weighs on it, and of no other", async () => {
+  it("shows a key itself and every budget that applies to it, and no other", async () => {
     await using proxy = await startProxy();
     const bob = await proxy.addKey("bob", { team: "red", models: ["gpt-4o*"], limits: { rpm: 10, parallel: 2 } });
     await proxy.addKey("carol", { team: "red" });
@@ -104,7 +104,7 @@ describe("GET /v1/farebox/me", () => {
     expectRefusal(await get(proxy, "/v1/farebox/me", proxy.key, "POST"), 404, "not_found");
   });
 
-  it("without a key, where none is asked for, tells what weighs on everything", async () => {
+  it("without a key, where none is required, shows the budgets that apply to everything", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_AUTH: "open" } });
     await proxy.budget("all", "1");
     await proxy.budget("each-key", "1");

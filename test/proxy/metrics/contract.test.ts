@@ -37,7 +37,7 @@ const contract: Readonly<Record<string, Row>> = {
   farebox_build_info: ["gauge", "version"],
 };
 
-/** What is shown beyond it. */
+/** Metrics shown beyond the contract. */
 const additions: Readonly<Record<string, Row>> = {
   farebox_admin_failures_total: ["counter", "reason"],
   farebox_stream_bursts_total: ["counter", "model"],
@@ -62,7 +62,7 @@ const additions: Readonly<Record<string, Row>> = {
   farebox_account_info: ["gauge", "plan", "type"],
 };
 
-/** What `FAREBOX_METRICS_OTEL` adds. */
+/** Metrics that `FAREBOX_METRICS_OTEL` adds. */
 const genAi: Readonly<Record<string, Row>> = {
   gen_ai_client_token_usage: [
     "histogram",

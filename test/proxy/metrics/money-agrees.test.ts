@@ -32,7 +32,7 @@ models:
         minimum: { tokens: 0, usd: "0.01" }
 `;
 
-/** Who asks what: a scenario of the sandbox and what is in the body. */
+/** Requests by key: a scenario of the sandbox and members of the body. */
 const traffic: readonly (readonly [key: string, scenario: string, more?: object])[] = [
   ["alice", "prompt:1000+tokens:100"],
   ["alice", "prompt:777+tokens:13+cached:123", { model: "gpt-4.1-nano" }],

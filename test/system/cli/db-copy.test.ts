@@ -59,7 +59,7 @@ async function bothSides(client: Client, { name, target, key }: (typeof copiedTa
   return { from: digits(from).replaceAll("\\u0000", "\uFFFD"), to: digits(rows as Rows), rows: from.length };
 }
 
-it("moves a ledger row by row: every table, every value, what a pending charge weighs on, and the numbers that go on", async () => {
+it("moves a ledger row by row: every table, every value, the windows of a pending charge, and the sequences", async () => {
   const { client } = await emptyDatabase();
   const copied = await h.run("db", "copy", h.database);
   expect(copied).toMatchObject({
@@ -146,7 +146,7 @@ it("goes on where it was killed, and brings no row twice", { timeout: 60_000 }, 
   await killed.ended;
   const places = await client.query("select ctid::text, xmin::text, id from charges order by seq");
   expect(places.rows.length).toBeGreaterThan(2000);
-  // Nobody uses what is not whole.
+  // No command uses an incomplete copy.
   expect(await h.run("db", "migrate")).toMatchObject({
     code: 2,
     stderr: expect.stringMatching(/a copy into it has not ended; the same farebox db copy goes on with it\n$/),
@@ -160,7 +160,7 @@ it("goes on where it was killed, and brings no row twice", { timeout: 60_000 }, 
   }
 });
 
-it("begins anew where the ledger has changed since it was broken off", async () => {
+it("begins again where the ledger has changed since it was interrupted", async () => {
   const { client } = await emptyDatabase();
   await h.run("db", "migrate");
   await client.query("alter table rollup_day add constraint full_disk check (day < '2026-08')");
@@ -175,7 +175,7 @@ it("begins anew where the ledger has changed since it was broken off", async () 
   }
 });
 
-it("finds every value that is another one afterwards, and is no ledger until it has begun anew", async () => {
+it("finds every value that differs afterwards, and is no ledger until it has begun again", async () => {
   const { client } = await emptyDatabase();
   await h.run("db", "migrate");
   await client.query(`create function spoil() returns trigger language plpgsql as $$ begin new.first_token_ms := new.first_token_ms + 1e-9; return new; end $$;

@@ -23,14 +23,14 @@ interface Shown {
   readonly error?: string;
 }
 
-/** What a script prints. It reaches nothing but Farebox. */
+/** Returns what a script prints. It reaches nothing but Farebox. */
 async function shown(script: string, kind: string, at = proxy.rich): Promise<Shown> {
   const { code, stdout, stderr, outside } = await run("python", [pythonScript(script), kind], at);
   expect({ code, outside, stderr: stdout === "" ? stderr : "" }).toEqual({ code: 0, outside: [], stderr: "" });
   return JSON.parse(stdout) as Shown;
 }
 
-/** What a status of the gateway is in Python, and how many requests it makes with one more try allowed. */
+/** Python's error class for each status of the gateway, and the number of requests with one retry allowed. */
 const statuses: readonly [number, string, number][] = [
   [400, "BadRequestError", 1],
   [404, "NotFoundError", 1],

@@ -28,7 +28,7 @@ export interface Window {
 export interface FileBooks {
   readonly rows: readonly Row[];
   readonly windows: readonly Window[];
-  /** What tasks hold that are known and go on. */
+  /** Sum that known, unfinished tasks hold. */
   readonly heldByTasks: bigint;
 }
 
@@ -55,7 +55,7 @@ export function readFile(database: string, afterSeq = 0n): FileBooks {
   }
 }
 
-/** Of one request at the gateway. */
+/** One request at the gateway. */
 export interface AtGateway {
   readonly number: string;
   /** Null where it was billed nothing. */

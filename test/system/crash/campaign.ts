@@ -66,7 +66,7 @@ const drains: Readonly<Record<End, number>> = {
   "kill while draining": 30,
   "kill twice": 30,
 };
-/** How long a drain takes, more or less. Milliseconds. */
+/** Approximate duration of a drain, in milliseconds. */
 const drainMs = 3_000;
 /** For what comes after the drain: last words, settlements, and a busy machine. Milliseconds. */
 const afterDrainMs = 8_000;
@@ -74,7 +74,7 @@ const afterDrainMs = 8_000;
 const requestsMax = 250;
 /** All tasks have ended by then. Milliseconds. */
 const settlingMs = 30_000;
-/** How long a process takes to start, more or less. Milliseconds. */
+/** Approximate duration of a process's start, in milliseconds. */
 const startMs = 900;
 /** A budget that is used up again and again is raised by so much, in pico-USD. */
 const tightRoom = 20_000_000_000;

@@ -10,7 +10,7 @@ export interface SmallDisk extends Disposable {
   fill(): void;
   /** Gives the space back that `fill` took. */
   free(): void;
-  /** As the kernel does with a disk that has failed. Refused while a file on it is open for writing. */
+  /** Remounts the disk as the kernel does when it has failed. Refused while a file on it is open for writing. */
   remount(access: "ro" | "rw"): void;
 }
 
@@ -56,7 +56,7 @@ export function limitFileSize(pid: number, bytes: number | "unlimited"): void {
   run("prlimit", "--pid", String(pid), `--fsize=${bytes}:`);
 }
 
-/** Nobody may write the files, root neither, not even who has them open; on file systems that know this, and as root. */
+/** Makes the files immutable even for root and for processes that have them open; on file systems that support it, and as root. */
 export function makeImmutable(files: readonly string[]): void {
   run("chattr", "+i", ...files);
 }

@@ -1,23 +1,23 @@
 import { parseUsd, type PicoUsd } from "../../../src/core/money.ts";
 import { pick, type Random } from "../../../src/sandbox/random.ts";
 
-/** What a client of the load has seen of one request. */
+/** One request as a client of the load saw it. */
 export interface Sent {
   /** Its tag, and its `user` at the gateway. */
   readonly number: string;
   readonly kind: Kind;
-  /** Of our header; null where no answer began. */
+  /** Id in our header; null where no answer began. */
   id: string | null;
   status: number | null;
   /** `left`: by the client itself. `unanswered`: not a byte came. */
   end: "open" | "whole" | "refused" | "cut" | "left" | "unanswered";
-  /** As a plain answer's header says. */
+  /** Cost in the header of a plain answer. */
   cost: PicoUsd | null;
-  /** As the answer says. */
+  /** Usage in the answer. */
   usage: { readonly prompt_tokens: number; readonly completion_tokens: number } | null;
   /** Pieces of text that its client has read of a stream: each is a token or more. */
   received: number;
-  /** Of a creation: the task that its answer names. */
+  /** Task that the answer to a creation names. */
   task: string | null;
 }
 
@@ -41,7 +41,7 @@ export interface LoadOptions {
   readonly random: Random;
 }
 
-/** What the gateway does wrong now and then. */
+/** Faults of the gateway, chosen now and then. */
 const troubles = ["status:500", "status:524", "reset-before", "cut:5+slow:3", "no-done", "stream-error:4"] as const;
 /** Most are plain answers and streams; each of the others is some. */
 const requestKinds = [
@@ -57,7 +57,7 @@ const requestKinds = [
 ] as const;
 const kinds = [...requestKinds, "task"] as const;
 
-/** Clients that send one request after the other, of all kinds mixed, until they are stopped or nobody listens any more. */
+/** Starts clients that send mixed requests one after the other, until they are stopped or the proxy no longer listens. */
 export function startLoad(options: LoadOptions): Load {
   const sent: Sent[] = [];
   const stopped = new AbortController();

@@ -2,7 +2,7 @@ import type { Verification } from "../../../src/ports/ledger.ts";
 import type { AtGateway, FileBooks, Row } from "./books.ts";
 import type { Sent } from "./load.ts";
 
-/** How a process was ended. `inPeace`: by SIGTERM, with time enough for all that ran. */
+/** End of a process. `inPeace`: by SIGTERM, with time enough for every running request. */
 export type Death = "killed" | "hurried" | "inPeace";
 
 export interface Aftermath {
@@ -12,7 +12,7 @@ export interface Aftermath {
   readonly file: FileBooks;
   readonly gateway: readonly AtGateway[];
   readonly verification: Verification;
-  /** Limits that were acknowledged to whoever set them, by scope. */
+  /** Limits whose change was acknowledged, by scope. */
   readonly limits: ReadonlyMap<string, bigint>;
 }
 

@@ -139,7 +139,7 @@ async function expectSettled(scene: Scene, refused: readonly string[]): Promise<
   expect(await runFarebox(["verify", "--database", database])).toMatchObject({ code: 0 });
 }
 
-/** The trouble comes while an answer runs, stays, and goes away; nobody restarts anything. */
+/** The trouble comes while an answer runs, stays, and goes away; nothing is restarted. */
 async function livesThrough(
   scene: Scene,
   trouble: { readonly begin: () => void; readonly end: () => void; readonly reason: RegExp; readonly hidden?: boolean },
@@ -252,7 +252,7 @@ describe.concurrent("a disk that is full", { timeout: 120_000 }, () => {
 });
 
 describe.concurrent("a ledger that may only be read", { timeout: 120_000 }, () => {
-  it.skipIf(skipIfImpossible("files that nobody may write", noImmutable))(
+  it.skipIf(skipIfImpossible("immutable files", noImmutable))(
     "while it runs, is lived through as a full disk is",
     async () => {
       await using folder = await temporaryFolder();

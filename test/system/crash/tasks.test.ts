@@ -9,7 +9,7 @@ import { answeringGateway, type Answering, type AskedOf } from "../../support/an
 import { runFarebox, startServe, temporaryFolder, type ServeProcess } from "../../support/farebox-process.ts";
 import { record } from "../../support/task-records.ts";
 
-/** What one task consumes, in units of the gateway and in pico-USD: ten million units are one USD. */
+/** Consumption of one task, in units of the gateway and in pico-USD: ten million units are one USD. */
 const units = 2_500_000;
 const costOfTask = 250_000_000_000n;
 
@@ -67,7 +67,7 @@ function taskBook(random: Random) {
   return book;
 }
 
-/** Clients that create one task after the other until nobody answers; what each was told, by its number. */
+/** Clients that create one task after the other until the proxy no longer answers; the answers, by number. */
 async function createTasks({ url }: ServeProcess, key: string, name: string, told: Map<string, string>): Promise<void> {
   let count = 0;
   const client = async (): Promise<void> => {
@@ -118,7 +118,7 @@ it(
       for (const [id, number] of book.created) {
         const row = rows.get(number);
         expect(row, `seed ${seed}: ${number} reached the gateway`).toBeDefined();
-        // An id that was written down belongs to a task that goes on; of a creation without one nobody knows the cost.
+        // A stored id belongs to a task that continues; the cost of a creation without one is unknown.
         if (row?.task === null)
           expect(row, `seed ${seed}: ${number}`).toMatchObject({
             state: "posted",

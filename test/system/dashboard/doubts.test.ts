@@ -14,7 +14,7 @@ const pin = (version: PriceVersion) => ({
   version,
 });
 
-/** Where a test leaves pictures of what it saw; they are looked at by hand. */
+/** Folder for the test's screenshots, which are reviewed by hand. */
 const pictures = process.env["FAREBOX_PICTURES"];
 
 /** A charge that another model answered, with two searches, in a service tier without a rate. */

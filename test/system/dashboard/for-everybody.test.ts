@@ -21,9 +21,9 @@ const views: readonly (readonly [path: string, shown: (page: Page) => Promise<un
   ["/health", (page) => page.getByRole("img", { name: /In the last hour/ }).waitFor()],
 ];
 
-/** What axe calls serious or critical, in words. */
+/** Returns the faults that axe calls serious or critical, in words. */
 async function graveFaults(page: Page): Promise<string[]> {
-  // As an extension of the browser would: the page's policy lets nobody else's script in.
+  // As an extension of the browser would: the page's policy lets no other script in.
   await page.evaluate(axe);
   const { violations } = await page.evaluate<AxeResults>("axe.run()");
   return violations

@@ -12,7 +12,7 @@ import { tempFolder } from "../../support/ledger-fixtures.ts";
 import { skipWithout } from "../../support/programs.ts";
 
 it.skipIf(skipWithout("openssl", "openssl"))(
-  "speaks TLS with whom it trusts, by name, and with nobody else",
+  "speaks TLS with receivers whose certificate it trusts for their name, and with no others",
   async () => {
     using folder = tempFolder();
     const [key, cert] = [join(folder.path, "key.pem"), join(folder.path, "cert.pem")];

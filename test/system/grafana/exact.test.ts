@@ -49,7 +49,7 @@ function substituted(sql: string): string {
 
 const sqlOf = ({ targets: [target] }: SqlPanelFile) => substituted(target?.queryText ?? target?.rawSql ?? "");
 
-/** As the plugin reads it: whole numbers are of 64 bits. */
+/** Queries as the plugin does: whole numbers have 64 bits. */
 function ask(sql: string, path = database): Row[] {
   const db = new Database(path, { readonly: true });
   try {

@@ -34,7 +34,7 @@ const anySpan = { rangeS: 60, stepS: 1, scrapeS: 1 };
 const mayStayZero = new Set(["Unexplained", "In doubt, by reason", "Price reloads", "Age of the balance"]);
 
 const owned = new AsyncDisposableStack();
-/** What Prometheus answered to each panel, as a panel of its type shows it. */
+/** Prometheus' answers to each panel, as a panel of its type shows them. */
 const answers = new Map<PanelFile, PanelResults>();
 let prometheus: Prometheus;
 let exposed: Map<string, Set<string>>;

@@ -157,7 +157,7 @@ to go back, stop every farebox, install the earlier release and set its database
   });
 });
 
-/** As a release with other functions on the same tables leaves it. */
+/** Statement that leaves the ledger as a release with other functions on the same tables does. */
 const otherRelease = `update farebox_migrations set functions = 'those of another release' where functions is not null;
   drop function farebox_slice; create function farebox_slice(room bigint, more text) returns bigint language sql as 'select 0::bigint'`;
 

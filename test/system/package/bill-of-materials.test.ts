@@ -18,7 +18,7 @@ const read = (path: string) => readFileSync(join(checkout, path), "utf8");
 const locked = Object.entries(
   (JSON.parse(read("package-lock.json")) as { packages: Record<string, Locked> }).packages,
 ).filter(([path]) => path !== "");
-/** What a user of the package gets. */
+/** Packages that a user of this one gets. */
 const shipped = locked.filter(([, { dev, devOptional }]) => dev !== true && devOptional !== true);
 
 describe("dependencies", () => {

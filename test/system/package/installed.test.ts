@@ -15,7 +15,7 @@ import {
   unreported,
 } from "../../support/run-program.ts";
 
-/** What `npm pack` reads of a checkout. The rest stays away, so that a package that needs it fails here. */
+/** Files of a checkout that `npm pack` reads. The rest stays away, so that a package that needs it fails here. */
 const packed = [
   "package.json",
   "README.md",

@@ -76,7 +76,7 @@ it("keys, budgets, charges, report, balance and verify work beside a running ser
     return status === 401;
   }, "the revocation is known");
   expect((await json("keys", "list")).keys).toMatchObject([{ name: "alice", state: "revoked" }]);
-  expect(await runFarebox(["keys", "revoke", "nobody"], { env })).toMatchObject({ code: 2, stdout: "" });
+  expect(await runFarebox(["keys", "revoke", "stranger"], { env })).toMatchObject({ code: 2, stdout: "" });
 
   serve.signal("SIGKILL");
   await serve.ended;

@@ -39,7 +39,7 @@ function numbersAt(sandbox: Sandbox): string[] {
     .map(({ body }) => String(JSON.parse(body.toString()).user));
 }
 
-/** Requests whose end nobody waits for: their proxy is about to die. */
+/** Sends requests without waiting for their end: their proxy is about to die. */
 function sendMany(serve: ServeProcess, key: string, numbers: readonly string[], paceMs: number): Promise<unknown> {
   return Promise.allSettled(
     numbers.map(async (number, index) => {
@@ -64,7 +64,7 @@ function sendMany(serve: ServeProcess, key: string, numbers: readonly string[], 
   );
 }
 
-/** What the gateway has seen since the last death. */
+/** Requests that the gateway has seen since the last death. */
 type Seen = readonly SeenRequest[];
 
 const answered = (seen: Seen, stream: boolean) =>

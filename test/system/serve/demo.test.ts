@@ -2,7 +2,7 @@ import { readdir } from "node:fs/promises";
 import { expect, it } from "vitest";
 import { runFarebox, startFarebox, temporaryFolder } from "../../support/farebox-process.ts";
 
-/** What a machine may have lying about; the demo must not look at any of it. */
+/** Settings that a machine may have; the demo must read none of them. */
 const hostile = {
   FAREBOX_GATEWAY_URL: "http://203.0.113.1:1/",
   FAREBOX_GATEWAY_API_KEY: "sk-a-real-key",

@@ -14,7 +14,7 @@ const secrets = {
   alertAddress: "hooks/MARKED5/f81d4fae7dec11d0a76500a0c91e6bf6",
   hookSecret: "hook-MARKED6-f81d4fae7dec11d0a76500a0c91e6bf6",
 };
-/** What a person said or was told, and the query of an address: nobody's but theirs. */
+/** Private texts: a prompt or an answer, and the query of an address. */
 const privateWords = { prompt: "PROMPT-MARKED7", query: "QUERY-MARKED8" };
 
 const scenarios = [
@@ -153,7 +153,7 @@ describe("secrets", () => {
       "/dashboard/assets/main.js",
       "/dashboard/session",
       "/nothing",
-      "/v1/farebox/callbacks/nobody",
+      "/v1/farebox/callbacks/stranger",
     ]) {
       for (const credential of [key, secrets.adminToken, secrets.metricsToken, `${key}x`])
         await ask(`${path}?x=${privateWords.query}`, {}, credential);
@@ -206,7 +206,7 @@ describe("secrets", () => {
       keySecret,
     };
     for (const [name, mark] of Object.entries(marks)) {
-      // Whoever made a task may see again the secret that they stated in it.
+      // The client that created a task may see again the secret that it stated in it.
       const shownTo = name === "hookSecret" ? said.filter((text) => !text.includes("webhook_config")) : said;
       expect([name, shownTo.find((text) => text.includes(mark))]).toEqual([name, undefined]);
       expect([name, files.some((text) => text.includes(mark))]).toEqual([name, false]);

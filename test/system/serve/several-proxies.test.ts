@@ -502,7 +502,7 @@ it("refuses without the database, settles when it is back, and goes on by itself
   try {
     for (const proxy of proxies) {
       await until(async () => (await readyz(proxy)).status === 503, "it says that it is not ready");
-      // Of a key that is remembered, and of one that nobody has asked for yet.
+      // A remembered key, and one that has not been asked for yet.
       for (const key of [scene.key, bob])
         expect(await ask(proxy, { key }, "refused")).toMatchObject({ status: 503, code: "ledger_unavailable" });
       const metrics = await (await fetch(`${proxy.url}/metrics`)).text();

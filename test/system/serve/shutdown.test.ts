@@ -18,7 +18,7 @@ interface Scene extends AsyncDisposable {
   readonly database: string;
 }
 
-/** A proxy before a sandbox that asks nobody for a key. */
+/** Starts a proxy in front of a sandbox that requires no key. */
 async function startScene(env: Record<string, string>, options: SandboxOptions = {}): Promise<Scene> {
   await using owned = new AsyncDisposableStack();
   const folder = owned.use(await temporaryFolder());

@@ -116,7 +116,7 @@ async function playMark(scene: Scene): Promise<void> {
   }
 }
 
-/** Which worker has answered a request. */
+/** Returns the worker that answered a request. */
 const workerOf = async (serve: ServeProcess, id: string): Promise<string> =>
   (await serve.printed(new RegExp(`"worker":(\\d).*"request_id":"${id}".*"msg":"request"`)))[1] ?? "";
 

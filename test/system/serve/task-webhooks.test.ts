@@ -67,7 +67,7 @@ it(
   async () => {
     await using home = await withTask();
     const { receiver, first } = home;
-    // The client hears it and does not answer: nobody knows that it was delivered.
+    // The client receives it and does not answer: the proxy cannot know that it was delivered.
     receiver.answer(() => {});
     expect((await home.callBack(first.url)).status).toBe(200);
     await receiver.waitFor(1);
@@ -90,7 +90,7 @@ it(
 );
 
 it(
-  "with another gateway key it gives up what was sealed with the one before, says why, and shows nobody what is ours",
+  "with another gateway key it stops retrying what the previous key sealed, says why, and reveals no secret of ours",
   { timeout: 60_000 },
   async () => {
     await using home = await withTask();

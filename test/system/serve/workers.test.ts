@@ -84,7 +84,7 @@ const body = (more: object = {}) => ({
   max_tokens: 100,
   ...more,
 });
-/** What the sandbox is to do with it. */
+/** Builds a body that asks the sandbox for a scenario. */
 const sandboxed = (scenario: string, stream: boolean) => ({
   messages: [{ role: "user", content: `#sandbox ${scenario}` }],
   max_tokens: 5000,
@@ -194,7 +194,7 @@ describe("two workers are one proxy", { timeout: 180_000 }, () => {
     await relay.waitFor(1);
     const hold = BigInt(rowsOf(scene.database)[0]?.hold ?? 0);
     const text = (amount: bigint) => formatUsd(amount as PicoUsd);
-    // Red alone would come to 20, blue to 24: whoever comes first, everything together ends at 37.
+    // Red alone would come to 20, blue to 24: in any order, everything together ends at 37.
     await scene.budget("all", text(hold * 37n + hold / 2n));
     await scene.budget("team:red", text(hold * 20n));
     await scene.budget("each-key", text(hold * 12n));

@@ -62,7 +62,7 @@ const maybe = <T>(values: readonly T[]) => fc.constantFrom(undefined, ...values)
 const given = <Query extends object>(query: { readonly [Name in keyof Query]: Query[Name] | undefined }): Query =>
   Object.fromEntries(Object.entries(query).filter(([, value]) => value !== undefined)) as Query;
 
-const keys = [alice.key, bob.key, "nobody"];
+const keys = [alice.key, bob.key, "stranger"];
 const models = ["model-a", "model-b"];
 const tags = ["feature", "other"];
 const dimensions: readonly ReportDimension[] = [...reportDimensions, ...tags.map((name) => `tag:${name}` as const)];

@@ -28,7 +28,7 @@ async function gateWith({ settings = settingsToken as string | null } = {}) {
   };
 }
 
-/** What became of a promise by now; "waits" where nothing did. */
+/** Returns a promise's result so far; "waits" where it has none. */
 async function soFar(asked: Promise<Admission>): Promise<Admission | "waits"> {
   return Promise.race([asked, new Promise<"waits">((resolve) => setImmediate(() => resolve("waits")))]);
 }

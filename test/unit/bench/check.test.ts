@@ -32,17 +32,17 @@ describe("the check of a stream before it is timed", () => {
   });
 });
 
-describe("the meaning of an answer that a proxy wrote anew", () => {
+describe("the meaning of an answer that a proxy rewrote", () => {
   const stream = (lines: readonly string[]) =>
     meaningOf({ deltas: 2 }, Buffer.from(lines.map((line) => `${line}\n\n`).join("")));
 
   it("is the same with other fields and other spaces", () => {
-    const anew = events.map((line) =>
+    const rewritten = events.map((line) =>
       line.startsWith("data: {")
         ? `data: ${JSON.stringify({ ...(JSON.parse(line.slice(6)) as object), service_tier: null })}`
         : line,
     );
-    expect(stream(anew)).toBe(stream(events));
+    expect(stream(rewritten)).toBe(stream(events));
     const plain = (text: string) => meaningOf({ deltas: null }, Buffer.from(text));
     expect(
       plain('{ "usage":{"completion_tokens":2,"prompt_tokens":1}, "choices":[{"message":{"content":"a"}}] }'),

@@ -100,7 +100,7 @@ describe("the shipped prices", () => {
     expect(catalogue.find("gpt-image-1", today)).toMatchObject({ group: "image", imagesOnly: true });
   });
 
-  it("charge long prompts of gemini-2.5-pro by their dearer tier, whole", () => {
+  it("charge all tokens of long prompts of gemini-2.5-pro by the higher tier", () => {
     const cost = (input: number) => formatUsd(costOf(priceOf("gemini-2.5-pro"), { ...noTokens, input }).charged);
     expect(cost(200_000)).toBe("0.25");
     expect(cost(200_001)).toBe("0.5000025");

@@ -101,7 +101,7 @@ describe("charges adjust", () => {
       1,
       /^farebox: the charge posted with its corrections would cost less than nothing\n$/,
     ],
-    [["nobody", "0.5", "--why", "x"], 2, /^farebox: there is no charge "nobody"; [^\n]+\n$/],
+    [["stranger", "0.5", "--why", "x"], 2, /^farebox: there is no charge "stranger"; [^\n]+\n$/],
     [["pending", "0.5", "--why", "x"], 1, /^farebox: the charge pending is pending or voided: [^\n]+\n$/],
     [["voided", "0.5", "--why", "x"], 1, /^farebox: the charge voided is pending or voided: [^\n]+\n$/],
   ])("%j ends with %d and one sentence, and changes nothing", async (args, code, stderr) => {
@@ -124,9 +124,9 @@ describe("charges adjust", () => {
   });
 
   it("shows no charge that is not there", async () => {
-    expect(await h.run("charges", "show", "nobody")).toMatchObject({
+    expect(await h.run("charges", "show", "stranger")).toMatchObject({
       code: 2,
-      stderr: expect.stringMatching(/^farebox: there is no charge "nobody"/),
+      stderr: expect.stringMatching(/^farebox: there is no charge "stranger"/),
     });
   });
 });

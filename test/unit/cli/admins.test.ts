@@ -43,7 +43,7 @@ describe("farebox admins", () => {
     [["create", "Carol", "--role", "editor"], "name must be 1 to 63 of"],
     [["create", "carol"], "required option '--role <role>' not specified"],
     [["create", "carol", "--role", "owner"], "Allowed choices are viewer, editor"],
-    [["revoke", "nobody"], "there is no ledger"],
+    [["revoke", "stranger"], "there is no ledger"],
   ])("refuses %j in one sentence and makes no ledger", async (argv, sentence) => {
     using farebox = harness();
     expect(await farebox.run("admins", ...argv)).toMatchObject({ code: 2, stderr: expect.stringContaining(sentence) });

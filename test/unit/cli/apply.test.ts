@@ -240,7 +240,7 @@ describe("a faulty file", () => {
         '3:63: there is no key bob under "keys"',
       ],
     ],
-    ["budgets: [{ scope: key:nobody, per: 1d, limit: '1' }]", 1, ["1:20: there is no live key nobody"]],
+    ["budgets: [{ scope: key:stranger, per: 1d, limit: '1' }]", 1, ["1:20: there is no live key stranger"]],
     [
       "budgets: [{ scope: all, per: 1d, limit: '1' }, { scope: all, per: 1d, limit: '2' }]",
       1,

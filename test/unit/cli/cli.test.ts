@@ -128,7 +128,7 @@ describe("every command", () => {
   });
 
   it("says what is in the way of the ledger", async () => {
-    writeFileSync(farebox.database, "this is no database, it is a text of some length that nobody can open as one");
+    writeFileSync(farebox.database, "this is no database, it is a text of some length that cannot be opened as one");
     const { code, stderr } = await farebox.run("keys", "list");
     expect(code).toBe(2);
     expect(stderr).toMatch(/^farebox: the ledger at .*ledger\.db cannot be opened.*\n$/);
@@ -274,9 +274,9 @@ describe("keys", () => {
     expect((await farebox.run("keys", "revoke", "alice")).stdout).toBe(
       "alice was revoked at 2026-11-20T12:00:00.000Z already\n",
     );
-    expect(await farebox.run("keys", "revoke", "nobody")).toMatchObject({
+    expect(await farebox.run("keys", "revoke", "stranger")).toMatchObject({
       code: 2,
-      stderr: 'farebox: there is no key "nobody"\n',
+      stderr: 'farebox: there is no key "stranger"\n',
     });
   });
 });
@@ -504,9 +504,9 @@ describe("a ledger with charges", () => {
       );
     expect(await ids("--state", "pending")).toEqual(["0192-4"]);
     expect(await ids("--model", "model-a", "--since", "2h")).toEqual(["0192-2", "0192-1"]);
-    expect(await farebox.run("charges", "--key", "nobody")).toMatchObject({
+    expect(await farebox.run("charges", "--key", "stranger")).toMatchObject({
       code: 2,
-      stderr: 'farebox: there is no key "nobody"\n',
+      stderr: 'farebox: there is no key "stranger"\n',
     });
   });
 

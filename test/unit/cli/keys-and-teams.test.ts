@@ -47,8 +47,8 @@ describe("wrong wishes", () => {
   });
 
   it.each([
-    [["keys", "update", "nobody", "--rpm", "5"], 'there is no key "nobody"'],
-    [["keys", "rotate", "nobody"], 'there is no key "nobody"'],
+    [["keys", "update", "stranger", "--rpm", "5"], 'there is no key "stranger"'],
+    [["keys", "rotate", "stranger"], 'there is no key "stranger"'],
     [["keys", "rotate", "sk-fb-abc-secret"], "give the key's name or id, not the key itself"],
     [["teams", "show", "nowhere"], 'there is no team "nowhere"'],
     [["teams", "update", "nowhere", "--rpm", "5"], 'there is no team "nowhere"'],

@@ -15,7 +15,7 @@ const noon = Date.parse("2026-11-20T12:00:00Z");
 
 beforeEach(async () => {
   farebox = harness();
-  folder = join(farebox.folder, "dearer");
+  folder = join(farebox.folder, "higher");
   mkdirSync(folder);
   writeFileSync(join(folder, "mine.yaml"), oneModelFile("model-a", [{ from: "2026-01-01", input: "3", output: "12" }]));
   await using store = await farebox.open();

@@ -142,7 +142,7 @@ it.each([
   // One with something before or after it.
   "x\n::1.2.3.4",
   "::1.2.3.4:5",
-])("%s is no address, and nobody may go there", (text) => {
+])("%s is no address, and is refused", (text) => {
   expect(addressKind(text)).toBeUndefined();
   expect(isAllowed(text, "administrator")).toBe(false);
 });

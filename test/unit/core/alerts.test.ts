@@ -50,7 +50,7 @@ describe("budgets", () => {
     ["a soft one at its limit", { spent: "5", mode: "soft", warnPercent: null }, []],
     ["a soft one with holds beyond it", { spent: "5", held: "9", mode: "soft", warnPercent: null }, []],
     ["a soft one overspent", { spent: "5.000000000001", mode: "soft", warnPercent: null }, ["reached"]],
-    ["a budget of nothing that nobody uses", { limit: "0" }, []],
+    ["an unused budget of 0", { limit: "0" }, []],
     ["a soft budget of nothing", { limit: "0", spent: "0.01", mode: "soft" }, ["budget_warning", "reached"]],
     ["a threshold of all", { spent: "5", warnPercent: 100 }, ["budget_warning", "reached"]],
   ] as const)("%s", (_what, more, expected) => {

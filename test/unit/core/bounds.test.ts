@@ -78,7 +78,7 @@ describe("outputBound", () => {
 });
 
 describe("worstCase", () => {
-  it("takes every prompt token at the dearest class it can become", () => {
+  it("takes every prompt token at the most expensive class it can become", () => {
     const one = price({ tiers: [tier(0, rates({ input: "1", cache_write: "2", output: "3", reasoning: "4" }))] });
     expect(formatUsd(worstCase(one, { promptTokens: 1000, outputTokens: 1000 }, text))).toBe("0.006");
   });
@@ -95,7 +95,7 @@ describe("worstCase", () => {
     expect(formatUsd(worstCase(minimal, { promptTokens: 1, outputTokens: 1 }, text))).toBe("0.005");
   });
 
-  it("covers a minimum of tokens beside a prompt class that is dearer than the output", () => {
+  it("covers a minimum of tokens next to a prompt class that costs more than the output", () => {
     const audio = price({
       tiers: [tier(0, rates({ input: "1", audio_input: "100", output: "10" }))],
       minimum: { tokens: 20, usd: usd("0") },
@@ -148,7 +148,7 @@ const classes = fc.record({
   completion: fc.subarray([...completionClasses], { minLength: 1 }),
 });
 
-/** How a bound is spent: often all of it on one class, which is where the dearest costs are; the last share is left over. */
+/** Shares of a bound: often all of it on one class, which costs the most; the last share is left over. */
 const shares = fc.oneof(
   fc.nat(4).map((only) => Array.from({ length: 6 }, (_, index) => (index === only ? 1 : 0))),
   fc.array(fc.nat(10), { minLength: 6, maxLength: 6 }),

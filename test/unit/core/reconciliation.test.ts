@@ -7,7 +7,7 @@ import { reconcile, type CorrectionMade, type Reconciliation } from "../../../sr
 const minuteMs = 60_000;
 const perUsd = 10_000_000n;
 
-/** What the account record shows: both credits and balance, the balance alone in steps of a cent, or the wallet. */
+/** Contents of the account record: both credits and balance, the balance alone in steps of a cent, or the wallet. */
 type Shape = "credits" | "balance" | "wallet";
 
 const noAmounts = { reported: noMoney, counted: noMoney, partial: noMoney, assumed: noMoney };

@@ -95,7 +95,7 @@ describe("whatever a stream writes", () => {
           let left = room;
           const progress = { covered: some.sliceTokens, counted: 0, uncounted: 0, refused: false };
           for (const tokens of pieces) {
-            // Four bytes a token, as prose has them; the hold pays for the byte where nobody has counted.
+            // Four bytes a token, as prose has them; the hold pays for the byte where the prompt was not counted.
             progress.uncounted += 4 * tokens;
             let asked = 0;
             for (let step = nextStep(progress, some); step !== "wait"; step = nextStep(progress, some)) {

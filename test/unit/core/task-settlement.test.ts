@@ -271,7 +271,7 @@ describe("the reason of a failure", () => {
     ["504 Gateway Time-out", "upstream_timeout"],
     ["307 Temporary Redirect", "redirect"],
     ["prompt was flagged by moderation", "content_refused"],
-    ["something nobody has seen", "other"],
+    ["an unknown message", "other"],
     ["", "other"],
   ])("%s: %s", (text, reason) => {
     expect(failureReason([text])).toBe(reason);

@@ -25,7 +25,7 @@ describe("the ceiling that one more task would pass", () => {
     [running("suno", "suno"), "hailuo", null],
     [running("a", "b", "c", "d", "e"), "hailuo", { family: "all", limit: 5 }],
     [running("a", "b", "c", "d", "e"), "suno", { family: "all", limit: 5 }],
-    // Unknown, and 0 whose meaning nobody knows.
+    // Unknown, and 0, whose meaning is unknown.
     [running("luma", "luma", "luma", "luma"), "luma", null],
     [running("kling", "kling"), "kling", null],
   ])("beside %j, of %s: %j", (counts, model, met) => expect(ceilingMet(ceilings, counts, task(model))).toEqual(met));

@@ -106,7 +106,7 @@ describe("what the crash suite finds", () => {
       "its client read 5 tokens",
     ],
     [
-      "a task that its client was told of and nobody knows",
+      "a task that its client has and the ledger has not",
       { row: crashed, sent: { kind: "task", task: "t-1" } },
       "was told the task t-1",
     ],

@@ -26,7 +26,7 @@ function callsIn(line: string): string[] {
   );
 }
 
-/** What is wrong with a command line; null where nothing is. */
+/** Returns the fault of a command line; null where it has none. */
 function faultOf(call: string): string | null {
   const words = call.split(/\s+/);
   const command = declared
@@ -91,7 +91,7 @@ const others = new Set([
 ]);
 const settings = new Map(settingNames.map((name) => [variableOf(name), settingOf(name)]));
 
-/** What is wrong with the settings that a text names, or sets in code. */
+/** Returns the faults of the settings that a text names, or sets in code. */
 function settingFaults(text: string): string[] {
   return [...text.matchAll(/\b(FAREBOX_[A-Z_]*[A-Z])\b(?:=([\w.:/-]+)`)?/g)].flatMap(([, name = "", value]) => {
     if (others.has(name) || name.startsWith("FAREBOX_TEST_")) return [];

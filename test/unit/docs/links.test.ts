@@ -3,7 +3,7 @@ import { posix } from "node:path";
 import { expect, it } from "vitest";
 import { anchors, checkout, documents, prose } from "../../support/documents.ts";
 
-/** What a page links to or shows, outside of code. */
+/** Returns the targets that a page links to or shows, outside of code. */
 function targetsOf(text: string): string[] {
   const plain = prose(text).replace(/`[^`\n]*`/g, "`");
   return [

@@ -23,7 +23,7 @@ import { inPieces, mutated, shares } from "./mutations.ts";
 import { runs } from "../../support/effort.ts";
 
 /**
- * How many inputs each reader gets: `FAREBOX_FUZZ_RUNS=1000000 npx vitest run test/unit/fuzz/fuzz.test.ts` for many. What fails is
+ * Number of inputs for each reader: `FAREBOX_FUZZ_RUNS=1000000 npx vitest run test/unit/fuzz/fuzz.test.ts` for many. What fails is
  * printed with its seed, and shrunk.
  */
 const inputs = Number(process.env["FAREBOX_FUZZ_RUNS"] ?? runs(2_000));

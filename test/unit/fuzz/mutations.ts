@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 
-/** What a reader's own language is made of: put anywhere, it gets further than noise does. */
+/** Words of a reader's own language: put anywhere, they get further than noise does. */
 const words = [
   "{",
   "}",

@@ -122,7 +122,7 @@ describe.each<Engine>(["http-proxy-middleware", "undici"])(
       expect(await call.head).toBe(413);
       expect(await call.over).toBe("end");
       await closed;
-      // Nobody wants the rest.
+      // The rest is not wanted.
       expect(sink.write(Buffer.alloc(10))).toBe(false);
     });
 

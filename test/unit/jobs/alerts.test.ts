@@ -176,7 +176,7 @@ it("tells of the account and of unsettled charges once a day, and of nothing tha
   expect(self.counts.slice(4)).toEqual(["charges_unsettled"]);
 });
 
-it("keeps for the record what nobody is told, and what the outbox could not take is told later", async () => {
+it("keeps alerts without a receiver for the record, and sends later what the outbox could not take", async () => {
   const self = await world();
   self.target = null;
   const put = self.outbox.put.bind(self.outbox);

@@ -49,7 +49,7 @@ function world(
       destinationOf: async ({ target, payload }: Message) => {
         const url = urls[target ?? ""];
         return url === undefined
-          ? { gone: "nobody to send to is set any more" }
+          ? { gone: "no receiver is set any more" }
           : { url, rule, body: payload, headers: () => ({}) };
       },
     });
@@ -153,17 +153,17 @@ it("gives a message up after a day, says so without the address, and goes on wit
   expect((await of("b"))?.state).toBe("delivered");
 });
 
-it("after a long standstill still tries once what is older than a day, and gives up what nobody is there for", async () => {
+it("after a long pause still tries once what is older than a day, and stops retrying what has no receiver", async () => {
   await using receiver = await startReceiver();
   const { outbox, start, of } = world({ red: receiver.url });
   await outbox.put([message("old", { createdAt: noon - 9 * dayMs }), message("homeless", { target: "gone" })]);
   await using delivery = start();
   await delivery.idle();
   expect((await of("old"))?.state).toBe("delivered");
-  expect(await of("homeless")).toMatchObject({ state: "given_up", lastError: "nobody to send to is set any more" });
+  expect(await of("homeless")).toMatchObject({ state: "given_up", lastError: "no receiver is set any more" });
 });
 
-it("serves four targets at a time, each in its order: one that hangs holds up nobody else", async () => {
+it("serves four targets at a time, each in its order: one that hangs delays no other", async () => {
   await using hanging = await startReceiver();
   await using receiver = await startReceiver();
   hanging.answer(() => {});

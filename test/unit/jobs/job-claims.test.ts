@@ -73,7 +73,7 @@ it("end by themselves where the ledger does not answer, no later than another on
   expect(ownersOf(first, second)).toEqual([false, true]);
 });
 
-it("are all one's own where nobody shares the ledger", async () => {
+it("are all held by the only proxy of a ledger", async () => {
   const clock = manualClock();
   await using jobs = claimJobs({ claims: null, clock, log: silentLog });
   expect(jobNames.every((job) => jobs.of(job).isMine())).toBe(true);

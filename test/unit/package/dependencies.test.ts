@@ -18,7 +18,7 @@ const manifest = JSON.parse(read("package.json")) as Record<"dependencies" | "de
 const locked = Object.entries(
   (JSON.parse(read("package-lock.json")) as { packages: Record<string, Locked> }).packages,
 ).filter(([path]) => path !== "");
-/** What a user of the package gets. */
+/** Packages that a user of this one gets. */
 const shipped = locked.filter(([, { dev, devOptional }]) => dev !== true && devOptional !== true);
 const [runtimePart = "", checkoutPart = ""] = read("docs/dependencies.md").split("## In the checkout only");
 
@@ -31,7 +31,7 @@ function named(part: string): string[] {
   return cells.flatMap((cell) => cell.split(",").map((name) => name.trim())).filter((name) => name !== "package");
 }
 
-/** How many other packages come with one, by the lock file. */
+/** Returns the number of other packages that come with one, by the lock file. */
 function brings(name: string): number {
   const seen = new Set<string>();
   const visit = (from: string): void => {

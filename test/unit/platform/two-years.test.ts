@@ -53,7 +53,7 @@ const zones = fc.oneof(
 const beginnings = fc.integer({ min: Date.UTC(1990, 0, 1), max: Date.UTC(2034, 11, 31) });
 const periods = fc.constantFrom<Exclude<Period, "total">>("1h", "1d", "1w", "1mo");
 
-/** What a clock on the wall shows, as if it were UTC; by Intl, which the calendar does not ask. */
+/** Returns the time that a wall clock shows, as if it were UTC; by Intl, which the calendar does not use. */
 function wallOf(zone: string): (at: number) => number {
   const format = new Intl.DateTimeFormat("en-US", {
     timeZone: zone,
@@ -89,7 +89,7 @@ function faultOfStart(period: Exclude<Period, "total">, { start }: Span, wall: (
   return null;
 }
 
-/** As few instants as show every span: one in each, at a random place, so that what is remembered of the last one is tested too. */
+/** Samples one random instant in each span, so that remembering the last span is tested too. */
 it(
   "two years of windows, in any zone: half-open, without gap or overlap, each from where its period begins on the wall",
   { timeout: 60_000 },

@@ -26,7 +26,7 @@ beforeAll(async () => {
 });
 afterAll(() => counter[Symbol.asyncDispose]());
 
-/** What is posted for this answer of a model, with a hold far above it unless one is stated. */
+/** Returns the posting for this answer of a model, with a hold far above it unless one is stated. */
 async function posted(
   endpoint: Endpoint,
   body: object,
@@ -84,7 +84,7 @@ const pieces = (whole: string, places: readonly number[]): string[] => {
 };
 const places = fc.array(fc.nat(500), { maxLength: 6 });
 
-/** Where a chat writes a text, as a message and as a delta have it. */
+/** Members in which a chat writes a text, in a message and in a delta. */
 const chatPlaces: Record<string, (text: string) => object> = {
   content: (said) => ({ content: said }),
   parts: (said) => ({ content: [{ type: "text", text: said }] }),
@@ -153,7 +153,7 @@ const asChunks = (said: readonly Said[]): object[] => [
   { ...head, choices: [{ index: 0, delta: {}, finish_reason: "stop" }] },
 ];
 
-/** Where a response writes a text: its item, the delta's type with its member of the whole, and the index that it has. */
+/** Members in which a response writes a text: its item, the delta's type with its member of the whole, and its index. */
 const itemKinds: Record<
   string,
   { readonly item: (text: string) => object; readonly event: string; readonly whole: string; readonly index?: string }
@@ -212,7 +212,7 @@ interface Item {
   readonly kind: string;
   readonly text: string;
   readonly places: readonly number[];
-  /** How it is told; at least one way. */
+  /** Ways to state it; at least one. */
   readonly ways: readonly ("deltas" | "done" | "item")[];
   readonly hasId: boolean;
 }

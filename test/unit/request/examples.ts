@@ -116,7 +116,7 @@ export function catalogueOf(models: readonly CatalogueModel[], otherwise?: Catal
   };
 }
 
-/** What a tokenizer was asked to count. */
+/** Text that a tokenizer was asked to count. */
 export interface Counted {
   readonly texts: readonly string[];
   readonly encoding: string;

@@ -44,13 +44,13 @@ const lower = (tokens: number): Reservation => ({
 
 interface Setting {
   readonly model?: Partial<CatalogueModel>;
-  /** What a count of the prompt gives. */
+  /** Price by a count of the prompt. */
   readonly tighter?: Reservation;
   readonly hold?: PicoUsd;
   readonly growth?: Growth;
   /** A maximum that the request states. */
   readonly statedTokens?: number;
-  /** Whether the stream has not begun. */
+  /** True where the stream has not begun. */
   readonly isSilent?: boolean;
 }
 

@@ -11,7 +11,7 @@ import { readChatRequest } from "../../../src/wire/endpoints/chat-completions.ts
 const clock = systemClock();
 const limit = usd("0.01");
 
-/** How often the prompt was counted for a request of up to 0.005 USD of output and 0.025 USD of prompt, which is 0.0025 when counted. */
+/** Returns how often the prompt was counted for a request of up to 0.005 USD of output and 0.025 USD of prompt, which is 0.0025 when counted. */
 async function countsWhere(sums: {
   readonly spent: string;
   readonly held: string;

@@ -55,7 +55,7 @@ it("are one limit from beat to beat, of requests, tokens and what runs", () => {
   expect(left()).toEqual(["rpm 3", "tpm 1000", "parallel 0"]);
 });
 
-it("forget a proxy that died, and publish nobody who used nothing", () => {
+it("forget a proxy that died, and publish no key that used nothing", () => {
   const {
     clock,
     fleet,

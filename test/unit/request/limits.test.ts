@@ -312,7 +312,7 @@ describe("a slot", () => {
     ]);
   });
 
-  it("of nobody who is limited is one and the same object", () => {
+  it("of every unlimited key is one and the same object", () => {
     const limiter = createLimiter({ clock: manualClock() });
     const [first, second] = [limiter.enter(caller("a", {})), limiter.enter(caller("b", {}, {}))];
     expect(first).toBe(second);

@@ -40,7 +40,7 @@ function settling(methods: Partial<Charging>) {
   return { order, posted, lines: log.lines };
 }
 
-/** As `settling`, with the reference ledger and the charge "c1" held in it. */
+/** Acts as `settling`, with the reference ledger and the charge "c1" held in it. */
 async function held(amount: PicoUsd | null = hold) {
   const { ledger } = memoryStore();
   await ledger.hold({

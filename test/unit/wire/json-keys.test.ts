@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { jsonMembers } from "../../../src/wire/json.ts";
 import { runs } from "../../support/effort.ts";
 
-/** Whether two values are the same JSON; `__proto__` is a name like any other. */
+/** Parses for a comparison of two values; `__proto__` is a name like any other. */
 const parsed = (bytes: Buffer): unknown => JSON.parse(bytes.toString());
 
 function membersOf(text: string): [string, unknown][] {

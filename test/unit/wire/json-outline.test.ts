@@ -12,7 +12,7 @@ function outlineOf(chunks: readonly Buffer[], lines = false): string {
   return Buffer.concat(pieces).toString();
 }
 
-/** What an outline leaves of a value: long strings empty, and empty what is nested deeper than three. */
+/** Returns the expected outline of a value: long strings empty, and empty what is nested deeper than three. */
 function expected(value: unknown, depth = 1): unknown {
   if (typeof value === "string") return Buffer.byteLength(JSON.stringify(value)) - 2 > 1024 ? "" : value;
   if (Array.isArray(value)) return depth > 3 ? [] : value.map((item) => expected(item, depth + 1));
@@ -57,7 +57,7 @@ describe("the outline of a JSON text", () => {
     );
   });
 
-  it("begins anew with each line of a stream of events, whatever the line before left open", () => {
+  it("begins again with each line of a stream of events, whatever the previous line left open", () => {
     const events = [
       "event: a\n",
       'data: {"b64":"x\n',

@@ -23,7 +23,7 @@ const values = fc.letrec((tie) => ({
   ),
 })).value;
 
-/** What a skeleton must hold, made from the whole value: strings of more than 1,024 bytes of JSON become their length. */
+/** Returns the expected skeleton, made from the whole value: strings of more than 1,024 bytes of JSON become their length. */
 function shortened(value: unknown): unknown {
   if (typeof value === "string") {
     const length = Buffer.byteLength(JSON.stringify(value)) - 2;
@@ -160,7 +160,7 @@ describe("a request with a long text", () => {
   });
 });
 
-/** Of JSON within the bounds. */
+/** Returns the skeleton of JSON within the bounds. */
 function skeletonOf(text: string): Buffer {
   const skeleton = jsonSkeleton(Buffer.from(text));
   if (skeleton === undefined) throw new Error("beyond the bounds");

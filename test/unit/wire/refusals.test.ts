@@ -37,7 +37,7 @@ interface Expected {
   readonly refusal: Refusal;
   readonly status: number;
   readonly type?: string;
-  /** Where it differs from the refusal's own. */
+  /** Code where it differs from the refusal's own. */
   readonly code?: string;
   readonly param?: string;
   readonly headers?: Record<string, string>;

@@ -13,7 +13,7 @@ export function everyByte(bytes: Buffer): Buffer[] {
   );
 }
 
-/** Where to cut: mostly a few places, at times everywhere. */
+/** Places to cut: mostly a few, at times all. */
 export const cuts = fc.oneof(
   fc.array(fc.nat(600), { maxLength: 12 }),
   fc.constant(Array.from({ length: 5000 }, (_, index) => index)),

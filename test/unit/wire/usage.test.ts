@@ -627,7 +627,7 @@ const vocabularies: readonly ((truth: Truth) => object)[] = [
   }),
 ];
 
-/** Whether no price with cached input at most at the price of input makes the first cheaper. */
+/** Reports whether no price with cached input at most at the price of input makes the first cheaper. */
 function costsNoLess(read: TokenCounts, truth: TokenCounts): boolean {
   const { input, cached_input, ...rest } = truth;
   return (

@@ -33,7 +33,7 @@ Socket.prototype.connect = function guarded(this: Socket, ...args: unknown[]) {
   return this;
 } as typeof Socket.prototype.connect;
 
-/** Of `connect(options)`, `connect(port, host)` and, without a host, `connect(path)`. */
+/** Returns the host of `connect(options)`, `connect(port, host)` and, without a host, `connect(path)`. */
 function hostOf([first, second]: unknown[]): string | undefined {
   const host = typeof first === "object" && first !== null ? (first as { host?: unknown }).host : second;
   return typeof host === "string" ? host : undefined;

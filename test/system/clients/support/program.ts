@@ -14,7 +14,7 @@ export interface ProgramEnd {
   readonly outside: readonly string[];
 }
 
-/** How long a program may take before it counts as one that does not end. Milliseconds. */
+/** Longest run of a program before it counts as one that does not end, in milliseconds. */
 const patienceMs = 150_000;
 
 /** A folder that is also the program's home, so that it finds no settings of the machine's user. */

@@ -9,7 +9,7 @@ import {
   type WatchedProxy,
 } from "./watched-proxy.ts";
 
-/** What the user of a client has in hand after a call. */
+/** Result of a call, as the user of a client has it. */
 export interface Answer {
   readonly text: string;
   readonly usage: { readonly input: number; readonly output: number } | undefined;
@@ -39,7 +39,7 @@ export interface SdkClient {
   streamed(at: Endpoint, wish: Wish, received: (text: string) => void): Promise<Answer>;
   /** True if a stream's usage is asked for when the user does not. */
   readonly asksForUsage: boolean;
-  /** What the error matches: by class and by members. */
+  /** Expectations of the error: its class and members. */
   readonly sees: Record<
     "wrongKey" | "exhausted" | "cut" | "brokenOff",
     { readonly type: new (...args: never[]) => Error; readonly like: object }

@@ -7,7 +7,7 @@ import { startSandbox } from "../../../../src/sandbox/server.ts";
 import { Books } from "../../../support/books.ts";
 import { startProxy, type RunningProxy } from "../../../support/running-proxy.ts";
 
-/** Where a client is pointed, and with which key. */
+/** Address and key of a client. */
 export interface Endpoint {
   /** With /v1. */
   readonly baseURL: string;
@@ -21,7 +21,7 @@ export interface WatchedProxy extends AsyncDisposable {
   /** With a budget that pays for nothing. */
   readonly poor: Endpoint;
   readonly unknown: Endpoint;
-  /** What the gateway does from now on; undefined is a usual answer. */
+  /** Sets the gateway's scenario from now on; undefined is a usual answer. */
   gatewayWill(scenario: string | undefined): void;
   /** Since the last reading, once everything has been settled. */
   seen(): Promise<Seen>;
@@ -139,7 +139,7 @@ export function refusedAtTheDoor(seen: Seen, atFarebox: readonly string[] = ["/v
   expect(seen).toEqual({ atFarebox, atGateway: [], charges: [], billed: [] });
 }
 
-/** What the gateway answers to this body, asked without a proxy: same body, same answer. */
+/** Returns the gateway's answer to this body, asked without a proxy: same body, same answer. */
 export async function gatewayText(body: string): Promise<string> {
   await using sandbox = await startSandbox();
   const response = await fetch(`${sandbox.url}/v1/chat/completions`, {

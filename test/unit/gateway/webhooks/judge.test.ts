@@ -23,7 +23,7 @@ it.each([
   ["https://localhost/", publicOnly],
   ["https://93.184.215.14/hook?token=1", null],
   // Not there: it is judged again when something is sent.
-  ["https://nobody.invalid/", null],
+  ["https://stranger.invalid/", null],
 ])("a client's %s: %s", async (endpoint, problem) => expect(await strict(endpoint)).toBe(problem));
 
 it.each([

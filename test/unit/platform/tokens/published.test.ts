@@ -34,7 +34,7 @@ beforeAll(async () => {
   catalogue = expectCatalogue(await loadCatalogue({ shipped: pricing }));
 });
 
-/** What is posted for the prompt where the gateway reports nothing. */
+/** Returns the tokens posted for the prompt where the gateway reports nothing. */
 async function counted({ endpoint, body }: Published): Promise<{ tokens: number; bound: number }> {
   const text = JSON.stringify(body).replaceAll(/"url":"(\w+ \d+x\d+)"/g, (_, image) => `"url":"${imageUrl(image)}"`);
   const bytes = Buffer.from(text);

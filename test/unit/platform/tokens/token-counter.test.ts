@@ -181,7 +181,7 @@ describe("the worker", () => {
     expect(deaths).toEqual([undefined]);
   });
 
-  it("is started anew by the first call after it died idle", async () => {
+  it("is restarted by the first call after it died idle", async () => {
     const { counter, threads } = watchedCounter();
     await counter.countText("a", "o200k_base");
     await threads[0]?.terminate();

@@ -498,7 +498,7 @@ describe("withStreamUsage", () => {
     ['{"stream_options":null,"a":1}', '{"stream_options":{"include_usage":true},"a":1}'],
     ['{"stream_options" : { } ,"a":1}', '{"stream_options" : {"include_usage":true } ,"a":1}'],
     ['{"stream_options":{"include_usage" : false }}', '{"stream_options":{"include_usage" : true }}'],
-    // The other options were written anew, which changed numbers beyond 2^53.
+    // The other options were rewritten, which changed numbers beyond 2^53.
     [
       '{"stream_options":{ "x": 12345678901234567890, "y":1.0}}',
       '{"stream_options":{"include_usage":true, "x": 12345678901234567890, "y":1.0}}',
