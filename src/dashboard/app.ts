@@ -1,13 +1,13 @@
 import { h, type ComponentType } from "preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { currentSession, signOut, type Fault } from "./api.ts";
-import { a, button, div, footer, h1, header, li, main, nav, p, span, ul, type View } from "./dom.ts";
+import { a, div, footer, h1, header, li, main, nav, p, span, ul, type View } from "./dom.ts";
 import { brandMark, icon, type IconName } from "./icons.ts";
 import { addressOf, follow, useRoute } from "./location.ts";
 import { attempt, VisitContext, type Who } from "./resource.ts";
 import { setTheme, useTheme, type Theme } from "./theme.ts";
 import { Toasts } from "./toasts.ts";
-import { failure, link } from "./ui.ts";
+import { failure, iconButton, link } from "./ui.ts";
 import { Health } from "./views/health.ts";
 import { Keys } from "./views/keys.ts";
 import { Overview } from "./views/overview.ts";
@@ -64,7 +64,7 @@ export function App(): View {
   if (visit.is === "signed-in") return h(Shell, { who: visit.who, ended, leave: () => void leave() });
   if (visit.is === "signed-out")
     return h(SignIn, { notice: visit.notice, onSignedIn: (who: Who) => setVisit({ is: "signed-in", who }) });
-  return main({ class: "sign-in" }, visit.fault !== null && failure({ fault: visit.fault, retry: () => void ask() }));
+  return main({ class: "sign-in" }, visit.fault !== null && failure(visit.fault, () => void ask()));
 }
 
 function Shell({
@@ -146,10 +146,7 @@ function account(who: Who, leave: () => void): View {
     { class: "account" },
     div({ class: "who" }, span({ class: "who-name" }, who.name), span({ class: "muted" }, what)),
     h(ThemeSwitch, null),
-    button(
-      { type: "button", class: "button icon-only", "aria-label": "Sign out", title: "Sign out", onClick: leave },
-      icon("signOut"),
-    ),
+    iconButton("signOut", "Sign out", leave),
   );
 }
 
@@ -159,14 +156,5 @@ const themeNames: Record<Theme, string> = { auto: "as the system", light: "light
 function ThemeSwitch(): View {
   const { theme } = useTheme();
   const what = `Colours: ${themeNames[theme]}. Change to ${themeNames[nextTheme[theme]]}.`;
-  return button(
-    {
-      type: "button",
-      class: "button icon-only",
-      "aria-label": what,
-      title: what,
-      onClick: () => setTheme(nextTheme[theme]),
-    },
-    icon(theme),
-  );
+  return iconButton(theme, what, () => setTheme(nextTheme[theme]));
 }

@@ -1,25 +1,9 @@
 import uPlot from "uplot";
 import { h } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import {
-  caption,
-  div,
-  li,
-  span,
-  strong,
-  summary,
-  details,
-  table,
-  tbody,
-  td,
-  tfoot,
-  th,
-  thead,
-  tr,
-  ul,
-  type View,
-} from "./dom.ts";
+import { details, div, li, span, strong, summary, td, th, tr, ul, type View } from "./dom.ts";
 import { axisMoney, count, exactMoney, instant, money, percent, shareOf } from "./format.ts";
+import { dataTable } from "./table.ts";
 import { colour, useTheme } from "./theme.ts";
 import type { Series, Usd } from "./types.ts";
 
@@ -99,36 +83,26 @@ function legend(bands: readonly Band[], total: Usd, mark: (band: number | null) 
 function asTable({ starts, bucket }: Series, bands: readonly Band[], labelOf: (at: string) => string): View {
   return div(
     { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Spend over time" },
-    table(
-      { class: "plain" },
-      caption({ class: "unseen" }, `Spend by ${bucket}, in US dollars`),
-      thead(
+    dataTable({
+      caption: `Spend by ${bucket}, in US dollars`,
+      class: "plain",
+      rows: starts.map((start, at) => ({ start, at })),
+      keyOf: ({ start }) => start,
+      columns: [
+        { head: bucket === "day" ? "Day" : "Hour", rowHeader: true, cell: ({ start }) => labelOf(start) },
+        ...bands.map(({ name, values }) => ({
+          head: name,
+          class: "right",
+          cellClass: "num",
+          cell: ({ at }: { at: number }) => exactMoney(values[at] ?? "0"),
+        })),
+      ],
+      foot: tr(
         null,
-        tr(
-          null,
-          th({ scope: "col" }, bucket === "day" ? "Day" : "Hour"),
-          bands.map(({ name }) => th({ key: name, scope: "col", class: "right" }, name)),
-        ),
+        th({ scope: "row" }, "Total"),
+        bands.map(({ name, total }) => td({ key: name, class: "right num" }, exactMoney(total))),
       ),
-      tbody(
-        null,
-        starts.map((start, at) =>
-          tr(
-            { key: start },
-            th({ scope: "row" }, labelOf(start)),
-            bands.map(({ name, values }) => td({ key: name, class: "right num" }, exactMoney(values[at] ?? "0"))),
-          ),
-        ),
-      ),
-      tfoot(
-        null,
-        tr(
-          null,
-          th({ scope: "row" }, "Total"),
-          bands.map(({ name, total }) => td({ key: name, class: "right num" }, exactMoney(total))),
-        ),
-      ),
-    ),
+    }),
   );
 }
 

@@ -8,9 +8,10 @@ export type Children = ComponentChildren;
 export type View = JSX.Element;
 
 type Names = keyof JSX.IntrinsicElements;
+export type Attributes<Name extends Names> = JSX.IntrinsicElements[Name];
 
 function element<Name extends Names>(name: Name) {
-  return (attributes: JSX.IntrinsicElements[Name] | null, ...children: Children[]): View =>
+  return (attributes: Attributes<Name> | null, ...children: Children[]): View =>
     h(name as string, attributes as Record<string, unknown> | null, ...children);
 }
 

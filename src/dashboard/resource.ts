@@ -1,6 +1,6 @@
 import { createContext } from "preact";
 import { useCallback, useContext, useEffect, useRef, useState } from "preact/hooks";
-import { Fault } from "./api.ts";
+import { admin, ask, Fault, own, type Parameters } from "./api.ts";
 import type { Session } from "./types.ts";
 
 export type Who = Exclude<Session, { kind: "none" }>;
@@ -15,11 +15,16 @@ export const VisitContext = createContext<Visit | null>(null);
 
 export function useVisit(): Visit {
   const visit = useContext(VisitContext);
-  if (visit === null) throw new Error("nobody is signed in");
+  if (visit === null) throw new Error("no one is signed in");
   return visit;
 }
 
-/** Tells whether the user may change things. */
+/** Returns the path of the API that the user may read: an admin everything, a key its own. */
+export function useSource(): string {
+  return useVisit().who.kind === "admin" ? admin : own;
+}
+
+/** Returns true if the user may change things. */
 export function useMayEdit(): boolean {
   const { who } = useVisit();
   return who.kind === "admin" && who.role === "editor";
@@ -47,32 +52,52 @@ export function useResource<T>(
   const [turn, setTurn] = useState(0);
   const latest = useRef(read);
   latest.current = read;
-  useEffect(() => {
-    const leaving = new AbortController();
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const run = async () => {
-      const outcome = await attempt(() => latest.current(leaving.signal));
-      if (leaving.signal.aborted) return;
-      if (!outcome.ok && outcome.fault.signedOut) return ended();
-      setState((before) => ({
-        subject,
-        data: outcome.ok ? outcome.value : before.subject === subject ? before.data : null,
-        fault: outcome.ok ? null : outcome.fault,
-      }));
-      if (everyMs !== undefined) timer = setTimeout(whenSeen, everyMs);
-    };
-    const whenSeen = () => {
-      if (!document.hidden) return void run();
-      document.addEventListener("visibilitychange", () => void run(), { once: true, signal: leaving.signal });
-    };
-    void run();
-    return () => {
-      leaving.abort();
-      clearTimeout(timer);
-    };
-  }, [subject, turn, everyMs, ended]);
+  useEffect(
+    () =>
+      whileVisible(async (signal) => {
+        const outcome = await attempt(() => latest.current(signal));
+        if (signal.aborted) return null;
+        if (!outcome.ok && outcome.fault.signedOut) {
+          ended();
+          return null;
+        }
+        setState((before) => ({
+          subject,
+          data: outcome.ok ? outcome.value : before.subject === subject ? before.data : null,
+          fault: outcome.ok ? null : outcome.fault,
+        }));
+        return everyMs ?? null;
+      }),
+    [subject, turn, everyMs, ended],
+  );
   const reload = useCallback(() => setTurn((before) => before + 1), []);
   return { data: state.data, fault: state.fault, reload };
+}
+
+/** Loads one answer of this Farebox, as `useResource` does. */
+export function useAnswer<T>(path: string, everyMs?: number, query: Parameters = {}): Resource<T> {
+  const subject = `${path} ${JSON.stringify(query)}`;
+  return useResource<T>((signal) => ask(path, { query, signal }), subject, everyMs === undefined ? {} : { everyMs });
+}
+
+/** Runs a step now and, after the milliseconds that it returns, again once the page is visible. Returns the end of it. */
+export function whileVisible(step: (signal: AbortSignal) => Promise<number | null>): () => void {
+  const leaving = new AbortController();
+  const { signal } = leaving;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const run = async () => {
+    const nextMs = await step(signal);
+    if (nextMs !== null && !signal.aborted) timer = setTimeout(whenSeen, nextMs);
+  };
+  const whenSeen = () => {
+    if (!document.hidden) return void run();
+    document.addEventListener("visibilitychange", () => void run(), { once: true, signal });
+  };
+  void run();
+  return () => {
+    leaving.abort();
+    clearTimeout(timer);
+  };
 }
 
 export type Outcome<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly fault: Fault };

@@ -7,22 +7,29 @@ import {
   classes,
   code,
   data,
+  datalist,
   dialog,
   div,
+  h1,
   h2,
   header,
+  input,
+  label,
+  option,
   p,
   pre,
   section,
   span,
   strong,
   time,
+  type Attributes,
   type Children,
   type View,
 } from "./dom.ts";
 import { exactMoney, instant, money, percent, shareOf, type TimeStyle } from "./format.ts";
 import { icon, type IconName } from "./icons.ts";
 import { follow } from "./location.ts";
+import type { Resource } from "./resource.ts";
 import type { Iso, Standing, Usd } from "./types.ts";
 
 /** Shows a rounded amount; its value and title are exact. */
@@ -129,18 +136,18 @@ export function shareBar(share: number, series?: number): View {
   );
 }
 
-export function failure({ fault, retry }: { readonly fault: Fault; readonly retry?: (() => void) | undefined }): View {
+export function failure(fault: Fault, retry?: () => void): View {
   return div(
     { class: "failure", role: "alert" },
     icon("warning"),
     p(null, fault.message),
-    retry !== undefined && button({ type: "button", class: "button small", onClick: retry }, "Try again"),
+    retry !== undefined && actionButton(retry, "Try again", { class: "button small" }),
   );
 }
 
 /** Explains an empty list. */
-export function empty(title: string, ...children: Children[]): View {
-  return div({ class: "empty" }, strong(null, title), ...children);
+export function empty(title: string, ...text: Children[]): View {
+  return div({ class: "empty" }, strong(null, title), p({ class: "hint" }, ...text));
 }
 
 /** Placeholder lines while data loads. */
@@ -149,6 +156,45 @@ export function waiting(lines: number): View {
     { class: "waiting", "aria-busy": "true" },
     span({ class: "unseen" }, "Loading"),
     Array.from({ length: lines }, (_, index) => span({ key: index, class: "bone", "aria-hidden": "true" })),
+  );
+}
+
+/** Shows data once it is loaded; until then placeholder lines, or why there is none. */
+export function loaded<T>(
+  { data, fault, reload }: Resource<T>,
+  lines: number,
+  content: (data: T) => Children,
+): Children {
+  if (data !== null) return content(data);
+  return fault === null ? waiting(lines) : failure(fault, reload);
+}
+
+interface PageProps<T> {
+  readonly title: string;
+  readonly hint?: string;
+  /** Next to the title. */
+  readonly side?: Children;
+  /** Between the title and the data. */
+  readonly tools?: Children;
+  readonly resource: Resource<T>;
+  readonly lines: number;
+  readonly content: (data: T) => Children;
+}
+
+/** Shows a view with its title and data; `after`: dialogs. Data stays next to a failure to reload it. */
+export function page<T>({ title, hint, side, tools, resource, lines, content }: PageProps<T>, after?: Children): View {
+  const { data, fault, reload } = resource;
+  return div(
+    { class: "view" },
+    header(
+      { class: "view-head" },
+      hint === undefined ? h1(null, title) : div(null, h1(null, title), p({ class: "hint" }, hint)),
+      side,
+    ),
+    tools,
+    data !== null && fault !== null && failure(fault, reload),
+    loaded(resource, lines, content),
+    after,
   );
 }
 
@@ -161,15 +207,13 @@ export function CopyButton({ text, label: what }: { readonly text: string; reado
     );
     setCopied(done ? "yes" : "no");
   };
-  return button(
-    {
-      type: "button",
-      class: "button small",
-      onClick: () => void copy(),
-      "aria-label": copied === "yes" ? `${what} copied` : `Copy ${what}`,
-    },
-    icon(copied === "yes" ? "done" : "copy"),
-    copied === "yes" ? "Copied" : copied === "no" ? "Select and copy it" : "Copy",
+  return actionButton(
+    () => void copy(),
+    [
+      icon(copied === "yes" ? "done" : "copy"),
+      copied === "yes" ? "Copied" : copied === "no" ? "Select and copy it" : "Copy",
+    ],
+    { class: "button small", "aria-label": copied === "yes" ? `${what} copied` : `Copy ${what}` },
   );
 }
 
@@ -207,6 +251,63 @@ export function Dialog({ title, kind = "box", onClosed, body }: DialogProps): Vi
   );
 }
 
+export function actionButton(
+  onClick: (() => void) | undefined,
+  content: Children,
+  attributes: Attributes<"button"> = {},
+): View {
+  return button({ type: "button", class: "button", ...(onClick !== undefined && { onClick }), ...attributes }, content);
+}
+
 export function iconButton(name: IconName, what: string, onClick: () => void): View {
-  return button({ type: "button", class: "button icon-only", "aria-label": what, title: what, onClick }, icon(name));
+  return actionButton(onClick, icon(name), { class: "button icon-only", "aria-label": what, title: what });
+}
+
+/** Box to search in, named by its placeholder. `known`: names that the browser offers. */
+export function searchBox(
+  name: string,
+  value: string,
+  onText: (text: string) => void,
+  known?: readonly string[],
+): View {
+  const list = `known-${name.toLowerCase()}`;
+  return label(
+    { class: "filter" },
+    span({ class: "unseen" }, name),
+    icon("search"),
+    input({
+      type: "search",
+      placeholder: name,
+      value,
+      onInput: (event) => onText(event.currentTarget.value),
+      ...(known !== undefined && { list, autoComplete: "off", spellcheck: false }),
+    }),
+    known !== undefined && suggestions(list, known),
+  );
+}
+
+/** Names that the browser offers in an input with this `list`. */
+export function suggestions(id: string, names: readonly string[]): View {
+  return datalist(
+    { id },
+    names.map((value) => option({ key: value, value })),
+  );
+}
+
+interface TileProps {
+  readonly name: string;
+  readonly figure: Children;
+  readonly note: Children;
+  /** Colour of the dot next to the name. */
+  readonly tone?: Tone | null;
+}
+
+/** One figure of a summary. */
+export function tile({ name, figure, note, tone = null }: TileProps): View {
+  return div(
+    { class: "tile" },
+    span({ class: "tile-name" }, tone !== null && span({ class: `dot ${tone}`, "aria-hidden": "true" }), name),
+    span({ class: "figure" }, figure),
+    div({ class: "note" }, note),
+  );
 }

@@ -1,51 +1,25 @@
 import { h } from "preact";
-import { admin, ask, own } from "../api.ts";
-import {
-  caption,
-  code,
-  dd,
-  div,
-  dl,
-  dt,
-  h3,
-  p,
-  section,
-  span,
-  strong,
-  table,
-  tbody,
-  td,
-  tfoot,
-  th,
-  thead,
-  tr,
-  type Children,
-  type View,
-} from "../dom.ts";
+import { code, dd, div, dl, dt, h3, p, section, span, strong, td, th, tr, type Children, type View } from "../dom.ts";
 import { count, duration, exactMoney, instant, percent } from "../format.ts";
-import { useResource, useVisit } from "../resource.ts";
-import type { Charge, ChargeDetails, Item, PriceUsed } from "../types.ts";
-import { amount, badge, Dialog, failure, instantOf, waiting } from "../ui.ts";
-import { doubtBadge, knownBadge, plainName, tokenName, upperFirst } from "./words.ts";
+import { useAnswer, useSource } from "../resource.ts";
+import { dataTable } from "../table.ts";
+import type { Charge, ChargeDetails, Item, PriceUsed, Usd } from "../types.ts";
+import { amount, badge, Dialog, instantOf, loaded } from "../ui.ts";
+import { doubtBadge, knownBadge, plainName, tagsOf, tokenName, upperFirst } from "./words.ts";
 
 /** Shows one request with every digit of its cost. */
 export function ChargeDrawer({ id, onClosed }: { readonly id: string; readonly onClosed: () => void }): View {
   return h(Dialog, { title: "Request", kind: "drawer", onClosed, body: () => h(Content, { id }) });
 }
 
-const pendingMs = 1000;
+const reloadMs = 5000;
 
-function Content({ id }: { readonly id: string }): View {
-  const { who } = useVisit();
-  const source = who.kind === "admin" ? admin : own;
-  const { data, fault, reload } = useResource<ChargeDetails>(
-    (signal) => ask(`${source}/charges/${encodeURIComponent(id)}`, { signal }),
-    id,
-    {
-      everyMs: pendingMs * 5,
-    },
-  );
-  if (data === null) return fault === null ? waiting(6) : failure({ fault, retry: reload });
+function Content({ id }: { readonly id: string }): Children {
+  const charge = useAnswer<ChargeDetails>(`${useSource()}/charges/${encodeURIComponent(id)}`, reloadMs);
+  return loaded(charge, 6, detailsOf);
+}
+
+function detailsOf(data: ChargeDetails): View {
   return div(
     { class: "charge" },
     div(
@@ -72,56 +46,43 @@ function items({ items: lines, cost_usd: cost, list_cost_usd: list }: ChargeDeta
   if (lines.length === 0 || cost === null) return null;
   return div(
     { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Cost items" },
-    table(
-      { class: "plain items" },
-      caption({ class: "unseen" }, "Cost items"),
-      thead(
-        null,
-        tr(
-          null,
-          ["", "Tokens", "Rate", "Cost"].map((text, index) =>
-            th(
-              { key: text, scope: "col", class: index === 0 ? "" : "right" },
-              index === 0 ? span({ class: "unseen" }, "Item") : text,
-            ),
-          ),
-        ),
-      ),
-      tbody(null, lines.map(itemRow)),
-      tfoot(
-        null,
-        tr(null, th({ scope: "row", colSpan: 3 }, "Cost"), td({ class: "right" }, amount(cost, { exact: true }))),
-        list !== null &&
-          tr(
-            { class: "muted" },
-            th({ scope: "row", colSpan: 3 }, "List price"),
-            td({ class: "right" }, amount(list, { exact: true })),
-          ),
-      ),
-    ),
+    dataTable({
+      caption: "Cost items",
+      class: "plain items",
+      rows: lines,
+      keyOf: ({ tool, class: name, tier_from: from, cost_usd: usd }) => `${tool ?? name} ${from} ${usd}`,
+      columns: [
+        { head: "Item", unseen: true, rowHeader: true, cell: itemName },
+        {
+          head: "Tokens",
+          class: "right",
+          cellClass: "num",
+          cell: ({ tokens, tool }) => (tokens === 0 ? "" : `${count(tokens)}${tool === null ? "" : " ×"}`),
+        },
+        { head: "Rate", class: "right", cellClass: "num", cell: rateOf },
+        { head: "Cost", class: "right", cell: ({ cost_usd: usd }) => amount(usd, { exact: true }) },
+      ],
+      foot: [sum("Cost", cost), list !== null && sum("List price", list, "muted")],
+    }),
   );
+}
+
+function sum(name: string, usd: Usd, style = ""): View {
+  const value = td({ class: "right" }, amount(usd, { exact: true }));
+  return tr({ key: name, class: style }, th({ scope: "row", colSpan: 3 }, name), value);
 }
 
 const lineNames: Record<string, string> = { minimum: "Minimum charge", request: "Request" };
 
-function itemRow(item: Item): View {
-  const name = item.tool !== null ? upperFirst(plainName(item.tool)) : (lineNames[item.class] ?? tokenName(item.class));
-  const tier = item.tier_from > 0 ? ` (from ${count(item.tier_from)})` : "";
-  const rate = item.usd_per_million === null ? "" : exactMoney(item.usd_per_million);
-  return tr(
-    { key: `${item.tool ?? item.class} ${item.tier_from} ${item.cost_usd}` },
-    th({ scope: "row" }, name, tier),
-    td({ class: "right num" }, item.tokens === 0 ? "" : `${count(item.tokens)}${item.tool === null ? "" : " ×"}`),
-    td(
-      {
-        class: "right num",
-        title: item.list_usd_per_million === null ? "" : `List price ${exactMoney(item.list_usd_per_million)} per 1M`,
-      },
-      rate,
-      rate !== "" && span({ class: "muted" }, " /1M"),
-    ),
-    td({ class: "right" }, amount(item.cost_usd, { exact: true })),
-  );
+function itemName({ tool, class: name, tier_from: from }: Item): string {
+  const text = tool !== null ? upperFirst(plainName(tool)) : (lineNames[name] ?? tokenName(name));
+  return from > 0 ? `${text} (from ${count(from)})` : text;
+}
+
+function rateOf({ usd_per_million: rate, list_usd_per_million: list }: Item): Children {
+  if (rate === null) return "";
+  const title = list === null ? "" : `List price ${exactMoney(list)} per 1M`;
+  return span({ title }, exactMoney(rate), span({ class: "muted" }, " /1M"));
 }
 
 function corrections(made: readonly Charge[]): View | null {
@@ -135,72 +96,55 @@ function corrections(made: readonly Charge[]): View | null {
         amount(each.cost_usd, { exact: true }),
         " ",
         each.correction?.why ?? "",
-        span({ class: "muted" }, ` by ${each.correction?.by ?? "somebody"}`),
+        span({ class: "muted" }, ` by ${each.correction?.by ?? "an admin"}`),
       ),
     ),
   );
 }
 
+/** Shows a value that may be missing. */
+function ifKnown<T>(value: T | null, show: (value: T) => Children): Children {
+  return value === null ? null : show(value);
+}
+
 function facts(charge: ChargeDetails): View {
-  const { price, served_price: served } = charge;
-  const entries: [string, Children][] = [
-    [
-      "Key",
-      charge.key === null ? null : [charge.key, charge.team !== null && span({ class: "muted" }, ` ${charge.team}`)],
-    ],
-    ["Status", charge.status],
-    ["Served model", charge.served_model === charge.model ? null : charge.served_model],
-    ["Duration", charge.duration_ms === null ? null : duration(charge.duration_ms)],
-    ["First token", charge.first_token_ms === null ? null : `after ${duration(charge.first_token_ms)}`],
-    ["Held", charge.hold_usd === null ? null : amount(charge.hold_usd, { exact: true })],
-    ["Held for", heldFor(charge)],
-    ["Fitted", charge.fitted === null ? null : `to its budget: at most ${count(charge.fitted)} tokens`],
-    ["Output cap", charge.output_cap === null ? null : `${count(charge.output_cap)} tokens`],
-    ["Overage", Number(charge.overage_usd) === 0 ? null : badge("warn", amount(charge.overage_usd, { exact: true }))],
-    ["Minimum", charge.minimum_applied ? "applied" : null],
-    ["Usage", charge.clamped ? "contradictory; the more expensive reading is charged" : null],
-    [
-      "Doubts",
-      charge.doubts.length === 0
-        ? null
-        : charge.doubts.map((doubt) => span({ key: doubt, class: "tag" }, plainName(doubt))),
-    ],
-    ["Service tier", charge.service_tier],
-    [
-      "Tool calls",
-      Object.entries(charge.tool_calls)
-        .map(([tool, calls]) => `${count(calls)} × ${plainName(tool)}`)
-        .join(", "),
-    ],
-    [
-      "Raw units",
-      charge.units === null
-        ? null
-        : `${charge.units} ${charge.unit_type === "" ? "(no type stated)" : charge.unit_type}`,
-    ],
-    [
-      "Delivered",
-      charge.delivered === null ? null : `${count(charge.delivered.input)} in, ${count(charge.delivered.output)} out`,
-    ],
-    ["Reason", charge.reason === null ? null : plainName(charge.reason)],
-    ["Retry", charge.retry === 0 ? null : count(charge.retry)],
-    ["Group", charge.group],
-    ["Price", price === null ? null : priceWords(price)],
-    ["Source", price?.source],
-    ["Served price", served === null ? null : priceWords(served)],
-    [
-      "Tags",
-      Object.entries(charge.tags).length === 0
-        ? null
-        : Object.entries(charge.tags).map(([name, value]) => span({ key: name, class: "tag" }, `${name}: ${value}`)),
-    ],
-    ["Request", code(null, charge.request_id)],
-    ["Gateway request", charge.gateway_request_id === null ? null : code(null, charge.gateway_request_id)],
-  ];
+  const tags = tagsOf(charge.tags);
+  const entries: Record<string, Children> = {
+    Key: ifKnown(charge.key, (key) => [key, ifKnown(charge.team, (team) => span({ class: "muted" }, ` ${team}`))]),
+    Status: charge.status,
+    "Served model": charge.served_model === charge.model ? null : charge.served_model,
+    Duration: ifKnown(charge.duration_ms, duration),
+    "First token": ifKnown(charge.first_token_ms, (ms) => `after ${duration(ms)}`),
+    Held: ifKnown(charge.hold_usd, (usd) => amount(usd, { exact: true })),
+    "Held for": heldFor(charge),
+    Fitted: ifKnown(charge.fitted, (tokens) => `to its budget: at most ${count(tokens)} tokens`),
+    "Output cap": ifKnown(charge.output_cap, (tokens) => `${count(tokens)} tokens`),
+    Overage: Number(charge.overage_usd) > 0 && badge("warn", amount(charge.overage_usd, { exact: true })),
+    Minimum: charge.minimum_applied && "applied",
+    Usage: charge.clamped && "contradictory; the more expensive reading is charged",
+    Doubts: charge.doubts.map((doubt) => span({ key: doubt, class: "tag" }, plainName(doubt))),
+    "Service tier": charge.service_tier,
+    "Tool calls": Object.entries(charge.tool_calls)
+      .map(([tool, calls]) => `${count(calls)} × ${plainName(tool)}`)
+      .join(", "),
+    "Raw units": ifKnown(charge.units, (units) => `${units} ${charge.unit_type || "(no type stated)"}`),
+    Delivered: ifKnown(charge.delivered, ({ input, output }) => `${count(input)} in, ${count(output)} out`),
+    Reason: ifKnown(charge.reason, plainName),
+    Retry: charge.retry > 0 && count(charge.retry),
+    Group: charge.group,
+    Price: ifKnown(charge.price, priceWords),
+    Source: charge.price?.source,
+    "Served price": ifKnown(charge.served_price, priceWords),
+    Tags: tags,
+    Request: code(null, charge.request_id),
+    "Gateway request": ifKnown(charge.gateway_request_id, (id) => code(null, id)),
+  };
+  const isGiven = (value: Children) =>
+    Array.isArray(value) ? value.length > 0 : value !== null && value !== undefined && value !== "" && value !== false;
   return dl(
     { class: "details" },
-    entries
-      .filter(([, value]) => value !== null && value !== undefined && value !== "")
+    Object.entries(entries)
+      .filter(([, value]) => isGiven(value))
       .map(([name, value]) => div({ key: name }, dt(null, name), dd(null, value))),
   );
 }

@@ -1,17 +1,13 @@
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { ask, type Fault, type Parameters } from "../api.ts";
-import { attempt, useVisit } from "../resource.ts";
+import { attempt, useVisit, whileVisible, type Resource } from "../resource.ts";
 import type { Charge, ChargeList, Live } from "../types.ts";
 
 /** Live list of requests, newest first; loads older ones on demand. */
-export interface Feed {
-  /** Null until the first answer. */
-  readonly charges: readonly Charge[] | null;
-  readonly fault: Fault | null;
+export interface Feed extends Resource<readonly Charge[]> {
   readonly hasOlder: boolean;
   readonly loadingOlder: boolean;
   readonly loadOlder: () => void;
-  readonly retry: () => void;
 }
 
 const pageLength = 50;
@@ -39,25 +35,22 @@ export function useFeed(source: string, filter: Parameters, live: boolean): Feed
   const shown = useRef("");
 
   useEffect(() => {
-    const leaving = new AbortController();
-    const { signal } = leaving;
-    let timer: ReturnType<typeof setTimeout> | undefined;
     if (shown.current !== subject) {
       shown.current = subject;
       cursor.current = null;
       setKnown(nothing);
     }
     const wanted = JSON.parse(subject) as Parameters;
-    const run = async () => {
+    if (!live && cursor.current !== null) return undefined;
+    return whileVisible(async (signal) => {
       const after = cursor.current;
-      const outcome = await attempt(() =>
-        ask<Live>(`${source}/requests/live`, {
-          query: { limit: pageLength, ...wanted, after },
-          signal,
-        }),
-      );
-      if (signal.aborted) return;
-      if (!outcome.ok && outcome.fault.signedOut) return ended();
+      const query = { limit: pageLength, ...wanted, after };
+      const outcome = await attempt(() => ask<Live>(`${source}/requests/live`, { query, signal }));
+      if (signal.aborted) return null;
+      if (!outcome.ok && outcome.fault.signedOut) {
+        ended();
+        return null;
+      }
       setFault(outcome.ok ? null : outcome.fault);
       if (outcome.ok) {
         const { charges, cursor: next } = outcome.value;
@@ -68,28 +61,17 @@ export function useFeed(source: string, filter: Parameters, live: boolean): Feed
             : merged(before, charges, wanted["state"]),
         );
       }
-      if (live || cursor.current === null) timer = setTimeout(whenSeen, outcome.ok ? everyMs : afterFaultMs);
-    };
-    const whenSeen = () => {
-      if (!document.hidden) return void run();
-      document.addEventListener("visibilitychange", () => void run(), { once: true, signal });
-    };
-    if (live || cursor.current === null) void run();
-    return () => {
-      leaving.abort();
-      clearTimeout(timer);
-    };
+      if (!live && cursor.current !== null) return null;
+      return outcome.ok ? everyMs : afterFaultMs;
+    });
   }, [source, subject, live, turn, ended]);
 
   const last = known.charges?.at(-1)?.request_id;
   const loadOlder = useCallback(() => {
     if (last === undefined) return;
     setLoadingOlder(true);
-    void attempt(() =>
-      ask<ChargeList>(`${source}/charges`, {
-        query: { limit: pageLength, ...(JSON.parse(subject) as Parameters), cursor: last },
-      }),
-    ).then((outcome) => {
+    const query = { limit: pageLength, ...(JSON.parse(subject) as Parameters), cursor: last };
+    void attempt(() => ask<ChargeList>(`${source}/charges`, { query })).then((outcome) => {
       setLoadingOlder(false);
       if (shown.current !== subject) return;
       if (!outcome.ok) return outcome.fault.signedOut ? ended() : setFault(outcome.fault);
@@ -97,7 +79,8 @@ export function useFeed(source: string, filter: Parameters, live: boolean): Feed
       setKnown((before) => ({ charges: [...(before.charges ?? []), ...charges], hasOlder: next !== null }));
     });
   }, [source, subject, last, ended]);
-  return { ...known, fault, loadingOlder, loadOlder, retry: useCallback(() => setTurn((before) => before + 1), []) };
+  const reload = useCallback(() => setTurn((before) => before + 1), []);
+  return { data: known.charges, hasOlder: known.hasOlder, fault, loadingOlder, loadOlder, reload };
 }
 
 /** Merges new charges into the list, newest first. Drops charges that no longer have the wanted state. */

@@ -1,17 +1,60 @@
 import { h } from "preact";
-import { button, div, footer, form, input, label, p, small, span, type Children, type View } from "../dom.ts";
+import { div, footer, form, input, label, option, p, select, small, span } from "../dom.ts";
+import type { Attributes, Children, View } from "../dom.ts";
 import { useAction } from "../resource.ts";
 import type { Limits } from "../types.ts";
-import { Dialog, failure } from "../ui.ts";
+import { actionButton, Dialog, failure, suggestions } from "../ui.ts";
 
-/** Shows a control with its label above and a hint below. */
-export function field(name: string, control: Children, hint?: string): View {
-  return label(
-    { class: "field", key: name },
-    span(null, name),
-    control,
+/** What an open dialog works with: names to choose from, and the view behind it. */
+export interface DialogDeps {
+  readonly keys: readonly string[];
+  readonly teams: readonly string[];
+  /** Shows another dialog instead. */
+  readonly show: (next: OpenDialog) => void;
+  readonly onClosed: () => void;
+  readonly onDone: () => void;
+}
+
+export type OpenDialog = (deps: DialogDeps) => View;
+
+interface FieldProps {
+  readonly hint?: string;
+  /** Names that the browser offers. */
+  readonly known?: readonly string[];
+}
+
+/** Shows an input with its label above and a hint below. */
+export function field(name: string, { hint, known, ...attributes }: Attributes<"input"> & FieldProps): View {
+  const list = known === undefined ? {} : { list: `known-${String(attributes.name)}` };
+  const plain = attributes.type === "number" ? {} : { autoComplete: "off" as const, spellcheck: false };
+  return labelled(name, [
+    input({ ...plain, ...list, ...attributes } as Attributes<"input">),
+    known !== undefined && suggestions(`known-${String(attributes.name)}`, known),
     hint !== undefined && small({ class: "hint" }, hint),
+  ]);
+}
+
+interface ChoiceProps {
+  /** Values with their texts. */
+  readonly options: readonly (readonly [value: string, text: string])[];
+  readonly chosen?: string | undefined;
+}
+
+/** Shows a list of options of which one is chosen, with its label above. */
+export function choice(name: string, { options, chosen, ...attributes }: Attributes<"select"> & ChoiceProps): View {
+  return labelled(
+    name,
+    select(
+      attributes,
+      options.map(([value, text]) =>
+        option({ key: value, value, ...(chosen !== undefined && { selected: value === chosen }) }, text),
+      ),
+    ),
   );
+}
+
+function labelled(name: string, control: Children): View {
+  return label({ class: "field", key: name }, span(null, name), control);
 }
 
 export function textOf(form: FormData, name: string): string {
@@ -20,7 +63,7 @@ export function textOf(form: FormData, name: string): string {
 }
 
 /** Reads an optional number. The server refuses a value that is not a number. */
-function numberOf(form: FormData, name: string): number | null {
+export function numberOf(form: FormData, name: string): number | null {
   const text = textOf(form, name);
   return text === "" ? null : Number(text);
 }
@@ -33,24 +76,11 @@ function listOf(form: FormData, name: string): string[] | null {
   return names.length === 0 ? null : names;
 }
 
-const nameShape = "[a-z0-9][a-z0-9._\\-]*";
-
 /** Field for the name of a new key or team. */
-export function nameField(example: string): View {
-  const shape = "Lowercase letters, digits, dots, dashes and underscores";
-  return field(
-    "Name",
-    input({
-      name: "name",
-      required: true,
-      maxLength: 63,
-      pattern: nameShape,
-      title: shape,
-      autoComplete: "off",
-      spellcheck: false,
-      placeholder: example,
-    }),
-  );
+export function nameField(placeholder: string): View {
+  const title = "Lowercase letters, digits, dots, dashes and underscores";
+  const pattern = "[a-z0-9][a-z0-9._\\-]*";
+  return field("Name", { name: "name", required: true, maxLength: 63, pattern, title, placeholder });
 }
 
 /** Models and limits of a key or team. */
@@ -64,44 +94,33 @@ export const noBounds: Bounds = { models: null, limits: { rpm: null, tpm: null, 
 
 /** Fields for models and limits. */
 export function boundFields({ models, limits, output_cap: cap }: Bounds): View[] {
-  const number = (name: keyof Limits | "output_cap", what: string, value: number | null, hint?: string) =>
-    field(
-      what,
-      input({
-        name,
-        class: "num",
-        type: "number",
-        min: 1,
-        step: 1,
-        placeholder: "no limit",
-        defaultValue: String(value ?? ""),
-      }),
-      hint,
-    );
+  const number = (name: string, value: number | null) =>
+    ({
+      name,
+      class: "num",
+      type: "number",
+      min: 1,
+      step: 1,
+      placeholder: "no limit",
+      defaultValue: value ?? "",
+    }) as const;
   return [
-    field(
-      "Models",
-      input({
-        name: "models",
-        autoComplete: "off",
-        spellcheck: false,
-        placeholder: "all",
-        defaultValue: models?.join(", ") ?? "",
-      }),
-      "Patterns such as gpt-4o*, separated by commas.",
-    ),
+    field("Models", {
+      name: "models",
+      placeholder: "all",
+      defaultValue: models?.join(", ") ?? "",
+      hint: "Patterns such as gpt-4o*, separated by commas.",
+    }),
     div(
       { class: "field-row three", key: "limits" },
-      number("rpm", "Requests per minute", limits.rpm),
-      number("tpm", "Tokens per minute", limits.tpm),
-      number("parallel", "Parallel requests", limits.parallel),
+      field("Requests per minute", number("rpm", limits.rpm)),
+      field("Tokens per minute", number("tpm", limits.tpm)),
+      field("Parallel requests", number("parallel", limits.parallel)),
     ),
-    number(
-      "output_cap",
-      "Output cap",
-      cap,
-      "Most output tokens of a request; written into requests without a maximum.",
-    ),
+    field("Output cap", {
+      ...number("output_cap", cap),
+      hint: "Most output tokens of a request; written into requests without a maximum.",
+    }),
   ];
 }
 
@@ -130,45 +149,29 @@ export function FormDialog({ title, onClosed, ...rest }: FormProps): View {
   return h(Dialog, { title, onClosed, body: (close) => h(DialogForm, { ...rest, close }) });
 }
 
-function DialogForm({
-  verb,
-  danger,
-  fields,
-  save,
-  stays,
-  close,
-}: Omit<FormProps, "title" | "onClosed"> & { readonly close: () => void }): View {
+type DialogFormProps = Omit<FormProps, "title" | "onClosed"> & { readonly close: () => void };
+
+function DialogForm({ verb, danger, fields, save, stays, close }: DialogFormProps): View {
   const { busy, fault, run } = useAction();
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     const given = new FormData(event.currentTarget as HTMLFormElement);
     if ((await run(() => save(given))) && stays !== true) close();
   };
+  const kind = danger === true ? "button danger" : "button primary";
   return form(
     { class: "form", onSubmit: (event: SubmitEvent) => void submit(event) },
     fields,
-    fault !== null && failure({ fault }),
+    fault !== null && failure(fault),
     footer(
       { class: "dialog-foot" },
-      button({ type: "button", class: "button", onClick: close }, "Cancel"),
-      button(
-        { type: "submit", class: danger === true ? "button danger" : "button primary", disabled: busy },
-        busy ? "One moment…" : verb,
-      ),
+      actionButton(close, "Cancel"),
+      actionButton(undefined, busy ? "One moment…" : verb, { type: "submit", class: kind, disabled: busy }),
     ),
   );
 }
 
-interface ConfirmationProps {
-  readonly title: string;
-  readonly text: Children;
-  readonly verb: string;
-  readonly danger?: boolean;
-  readonly work: () => Promise<void>;
-  readonly onClosed: () => void;
-}
-
 /** Asks for confirmation of something that cannot be undone. */
-export function confirmation({ text, work, ...rest }: ConfirmationProps): View {
-  return h(FormDialog, { ...rest, fields: div({ class: "confirm" }, p(null, text)), save: work });
+export function confirmation(text: Children, props: Omit<FormProps, "fields" | "danger">): View {
+  return h(FormDialog, { ...props, danger: true, fields: div({ class: "confirm" }, p(null, text)) });
 }

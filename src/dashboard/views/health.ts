@@ -1,49 +1,25 @@
 import { h } from "preact";
-import { admin, ask } from "../api.ts";
-import {
-  caption,
-  classes,
-  code,
-  div,
-  h1,
-  header,
-  li,
-  p,
-  section,
-  span,
-  strong,
-  table,
-  tbody,
-  td,
-  th,
-  thead,
-  tr,
-  ul,
-  type Children,
-  type View,
-} from "../dom.ts";
+import { admin } from "../api.ts";
+import { classes, code, div, li, p, section, span, strong, ul, type Children, type View } from "../dom.ts";
 import { ago, count, instant, money, percent } from "../format.ts";
 import { addressOf } from "../location.ts";
-import { useResource } from "../resource.ts";
-import type { Alert, Health as Figures, Reconciliation } from "../types.ts";
-import { amount, badge, Card, failure, link, moment, waiting, type Tone } from "../ui.ts";
+import { useAnswer } from "../resource.ts";
+import { dataTable } from "../table.ts";
+import type { Alert, Health as Figures, Iso, Reconciliation } from "../types.ts";
+import { amount, badge, Card, link, moment, page, tile, type Tone } from "../ui.ts";
 import { upperFirst } from "./words.ts";
 
 /** Shows the health of the gateway, its bill next to the ledger, and old holds. */
 export function Health(): View {
-  const { data, fault, reload } = useResource<Figures>((signal) => ask(`${admin}/health`, { signal }), "health", {
-    everyMs: 5000,
+  const resource = useAnswer<Figures>(`${admin}/health`, 5000);
+  const { data } = resource;
+  return page({
+    title: "Health",
+    side: data !== null && (data.ready ? badge("good", "Ready") : badge("bad", "Not ready")),
+    resource,
+    lines: 6,
+    content: (data) => h(Content, { data }),
   });
-  return div(
-    { class: "view" },
-    header(
-      { class: "view-head" },
-      h1(null, "Health"),
-      data !== null && (data.ready ? badge("good", "Ready") : badge("bad", "Not ready")),
-    ),
-    fault !== null && failure({ fault, retry: reload }),
-    data === null ? fault === null && waiting(6) : h(Content, { data }),
-  );
 }
 
 function Content({ data }: { readonly data: Figures }): View {
@@ -52,20 +28,25 @@ function Content({ data }: { readonly data: Figures }): View {
     { class: "stack" },
     section(
       { class: "tiles", "aria-label": "Summary" },
-      tile(
-        "Gateway errors",
-        count(gateway.errors),
-        gateway.errors === 0 ? "good" : gateway.errors < gateway.requests * alarmingShare ? "warn" : "bad",
-        `of ${count(gateway.requests)} requests since ${instant(gateway.since, "moment")}`,
-      ),
-      tile(
-        "Pending holds",
-        count(pending.count),
-        pending.old.length === 0 ? "good" : "warn",
-        pending.oldest_at === null ? "none in flight" : `the oldest began ${ago(pending.oldest_at)}`,
-      ),
+      tile({
+        name: "Gateway errors",
+        figure: count(gateway.errors),
+        tone: gateway.errors === 0 ? "good" : gateway.errors < gateway.requests * alarmingShare ? "warn" : "bad",
+        note: `of ${count(gateway.requests)} requests since ${instant(gateway.since, "moment")}`,
+      }),
+      tile({
+        name: "Pending holds",
+        figure: count(pending.count),
+        tone: pending.old.length === 0 ? "good" : "warn",
+        note: pending.oldest_at === null ? "none in flight" : `the oldest began ${ago(pending.oldest_at)}`,
+      }),
       billTile(data.reconciliation),
-      tile("Alerts", count(alerts.day), alerts.day === 0 ? "good" : "warn", "in the last 24 hours"),
+      tile({
+        name: "Alerts",
+        figure: count(alerts.day),
+        tone: alerts.day === 0 ? "good" : "warn",
+        note: "in the last 24 hours",
+      }),
       reviewTile(data.prices),
     ),
     div(
@@ -124,39 +105,25 @@ function Content({ data }: { readonly data: Figures }): View {
 const alarmingShare = 0.05;
 
 function billTile(found: Reconciliation | null): View {
-  if (found === null) return tile("Bill and ledger", "–", null, "not compared yet");
-  return tile(
-    "Bill and ledger",
-    found.ok ? "Agree" : "Differ",
-    found.ok ? "good" : "bad",
-    `${apart(found.difference_usd)} apart in 24 hours`,
-  );
+  const name = "Bill and ledger";
+  if (found === null) return tile({ name, figure: "–", note: "not compared yet" });
+  const note = `${apart(found.difference_usd)} apart in 24 hours`;
+  return tile({ name, figure: found.ok ? "Agree" : "Differ", tone: found.ok ? "good" : "bad", note });
 }
 
-function reviewTile({ reviewed_on, age_days, review_due }: Figures["prices"]): View {
-  if (reviewed_on === null || age_days === null) return tile("Price review", "–", "bad", "no price is in force");
-  const age = age_days === 1 ? "1 day ago" : `${count(age_days)} days ago`;
-  const hint = `on ${instant(`${reviewed_on}T00:00:00Z`, "date", "UTC")}`;
-  return tile(
-    "Price review",
-    age_days === 0 ? "Today" : age,
-    review_due ? "warn" : "good",
-    review_due ? `${hint}: prices may have changed since` : hint,
-  );
+function reviewTile({ reviewed_on, age_days: days, review_due: due }: Figures["prices"]): View {
+  const name = "Price review";
+  if (reviewed_on === null || days === null)
+    return tile({ name, figure: "–", tone: "bad", note: "no price is in force" });
+  const figure = days === 0 ? "Today" : days === 1 ? "1 day ago" : `${count(days)} days ago`;
+  const date = `on ${instant(`${reviewed_on}T00:00:00Z`, "date", "UTC")}`;
+  const note = due ? `${date}: prices may have changed since` : date;
+  return tile({ name, figure, tone: due ? "warn" : "good", note });
 }
 
 /** Shows a difference below one cent without digits. */
 function apart(usd: string): string {
   return Math.abs(Number(usd)) < 0.01 && Number(usd) !== 0 ? `less than ${money("0.01")}` : money(usd);
-}
-
-function tile(name: string, figure: string, tone: Tone | null, note: string): View {
-  return div(
-    { class: "tile" },
-    span({ class: "tile-name" }, tone !== null && span({ class: `dot ${tone}`, "aria-hidden": "true" }), name),
-    span({ class: "figure num" }, figure),
-    div({ class: "note" }, note),
-  );
 }
 
 function minutes({ minutes: { starts, requests, errors } }: Figures["gateway"]): View {
@@ -189,30 +156,21 @@ function statuses(by: Readonly<Record<string, number>>): Children {
 
 function lastErrors(last: Figures["gateway"]["last"]): View {
   if (last.length === 0) return p({ class: "hint quiet" }, "The gateway answered every request.");
-  return table(
-    { class: "plain" },
-    caption({ class: "unseen" }, "Recent gateway errors"),
-    thead(
-      null,
-      tr(
-        null,
-        ["Time", "Model", "Status"].map((text) => th({ key: text, scope: "col" }, text)),
-      ),
-    ),
-    tbody(
-      null,
-      last
-        .slice(0, 8)
-        .map((each) =>
-          tr(
-            { key: each.request_id },
-            td(null, link(addressOf("requests", { request: each.request_id }), moment(each.time, ago(each.time)))),
-            td(null, each.model),
-            td({ class: "num" }, each.status ?? "none"),
-          ),
-        ),
-    ),
-  );
+  return dataTable({
+    caption: "Recent gateway errors",
+    class: "plain",
+    rows: last.slice(0, 8),
+    keyOf: ({ request_id }) => request_id,
+    columns: [
+      { head: "Time", cell: ({ request_id, time }) => requestLink(request_id, time) },
+      { head: "Model", cell: ({ model }) => model },
+      { head: "Status", cellClass: "num", cell: ({ status }) => status ?? "none" },
+    ],
+  });
+}
+
+function requestLink(request: string, time: Iso): View {
+  return link(addressOf("requests", { request }), moment(time, ago(time)));
 }
 
 const kinds: Record<string, string> = {
@@ -262,61 +220,33 @@ function reconciliation(found: Reconciliation): View {
 }
 
 function oldHolds(old: Figures["pending"]["old"]): View {
-  return table(
-    { class: "plain" },
-    caption({ class: "unseen" }, "Old holds"),
-    thead(
-      null,
-      tr(
-        null,
-        th({ scope: "col" }, "Since"),
-        th({ scope: "col" }, "Key"),
-        th({ scope: "col", class: "right" }, "Held"),
-        th({ scope: "col" }, span({ class: "unseen" }, "Notes")),
-      ),
-    ),
-    tbody(
-      null,
-      old.map((each) =>
-        tr(
-          { key: each.request_id },
-          td(
-            null,
-            link(addressOf("requests", { request: each.request_id }), moment(each.held_since, ago(each.held_since))),
-          ),
-          td(null, each.key ?? "no key"),
-          td({ class: "right" }, amount(each.hold_usd)),
-          td(null, each.orphaned && badge("warn", "its process is gone")),
-        ),
-      ),
-    ),
-  );
+  return dataTable({
+    caption: "Old holds",
+    class: "plain",
+    rows: old,
+    keyOf: ({ request_id }) => request_id,
+    columns: [
+      { head: "Since", cell: ({ request_id, held_since }) => requestLink(request_id, held_since) },
+      { head: "Key", cell: ({ key }) => key ?? "no key" },
+      { head: "Held", class: "right", cell: ({ hold_usd: usd }) => amount(usd) },
+      { head: "Notes", unseen: true, cell: ({ orphaned }) => orphaned && badge("warn", "its process is gone") },
+    ],
+  });
 }
 
 function streamBursts(marks: Figures["stream_bursts"]): View {
-  return table(
-    { class: "plain" },
-    caption({ class: "unseen" }, "Stream bursts"),
-    thead(
-      null,
-      tr(
-        null,
-        ["Since", "Model", "Key", "Live streams"].map((text) => th({ key: text, scope: "col" }, text)),
-      ),
-    ),
-    tbody(
-      null,
-      marks.map((mark) =>
-        tr(
-          { key: `${mark.model} ${mark.key ?? ""}` },
-          td(null, moment(mark.since, ago(mark.since))),
-          td(null, mark.model),
-          td(null, mark.all_keys ? "all keys" : mark.key === null || mark.key === "" ? "no key" : mark.key),
-          td({ class: "num" }, count(mark.live_streams)),
-        ),
-      ),
-    ),
-  );
+  return dataTable({
+    caption: "Stream bursts",
+    class: "plain",
+    rows: marks,
+    keyOf: ({ model, key }) => `${model} ${key ?? ""}`,
+    columns: [
+      { head: "Since", cell: ({ since }) => moment(since, ago(since)) },
+      { head: "Model", cell: ({ model }) => model },
+      { head: "Key", cell: ({ all_keys: all, key }) => (all ? "all keys" : key || "no key") },
+      { head: "Live streams", cellClass: "num", cell: ({ live_streams: streams }) => count(streams) },
+    ],
+  });
 }
 
 const deliveryWords: Record<Alert["delivery"]["state"], [Tone, string]> = {

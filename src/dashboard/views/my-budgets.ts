@@ -1,35 +1,30 @@
 import { h } from "preact";
-import { ask, own } from "../api.ts";
-import { div, h1, header, p, span, type View } from "../dom.ts";
+import { own } from "../api.ts";
+import { div, p, span, type View } from "../dom.ts";
 import { count, instant } from "../format.ts";
-import { useResource } from "../resource.ts";
+import { useAnswer } from "../resource.ts";
 import type { Me } from "../types.ts";
-import { Card, empty, failure, waiting } from "../ui.ts";
+import { Card, empty, page } from "../ui.ts";
 import { budgetCard } from "./budgets.ts";
 
 /** Shows the limits of the signed-in key, and what its budgets have left. */
 export function MyBudgets(): View {
-  const { data, fault, reload } = useResource<Me>((signal) => ask(`${own}/me`, { signal }), "me", { everyMs: 5000 });
-  return div(
-    { class: "view" },
-    header({ class: "view-head" }, h1(null, "My budgets")),
-    fault !== null && failure({ fault, retry: reload }),
-    data === null
-      ? fault === null && waiting(4)
-      : div(
-          { class: "stack" },
-          data.budgets.length === 0
-            ? empty(
-                "No budget applies to this key",
-                p({ class: "hint" }, "It may spend the whole balance of the gateway’s account."),
-              )
-            : div(
-                { class: "budgets" },
-                data.budgets.map((standing) => budgetCard(standing, null)),
-              ),
-          h(Card, { title: "Limits" }, limits(data)),
-        ),
-  );
+  return page({
+    title: "My budgets",
+    resource: useAnswer<Me>(`${own}/me`, 5000),
+    lines: 4,
+    content: (data) =>
+      div(
+        { class: "stack" },
+        data.budgets.length === 0
+          ? empty("No budget applies to this key", "It may spend the whole balance of the gateway’s account.")
+          : div(
+              { class: "budgets" },
+              data.budgets.map((standing) => budgetCard(standing, null)),
+            ),
+        h(Card, { title: "Limits" }, limits(data)),
+      ),
+  });
 }
 
 function limits({ key, limits: { rpm, tpm, parallel }, output_cap: cap, fitted }: Me): View {

@@ -1,10 +1,9 @@
 import { h } from "preact";
-import { admin, ask, own } from "../api.ts";
 import { SpendChart } from "../chart.ts";
-import { div, h1, header, li, ol, p, section, span, strong, type Children, type View } from "../dom.ts";
+import { div, li, ol, p, section, span, strong, type Children, type View } from "../dom.ts";
 import { ago, count, exactMoney, instant, lasting, money, percent, shareOf, shortCount } from "../format.ts";
 import { addressOf, setQuery, useRoute } from "../location.ts";
-import { useResource, useVisit } from "../resource.ts";
+import { useAnswer, useSource, useVisit } from "../resource.ts";
 import {
   groupings,
   spans,
@@ -14,7 +13,7 @@ import {
   type SpanName,
   type Spender,
 } from "../types.ts";
-import { amount, badge, Card, failure, link, segmented, shareBar, waiting } from "../ui.ts";
+import { amount, badge, Card, link, page, segmented, shareBar, tile } from "../ui.ts";
 import { FirstSteps } from "./first-steps.ts";
 
 const groupingNames: Record<Grouping, string> = { model: "Model", key: "Key", team: "Team", group: "Group" };
@@ -30,42 +29,35 @@ export function Overview(): View {
   const span = oneOf(spans, query.get("span"), "7d");
   const offered = who.kind === "admin" ? groupings : (["model", "group"] as const);
   const by = oneOf<Grouping>(offered, query.get("by"), "model");
-  const source = who.kind === "admin" ? admin : own;
-  const { data, fault, reload } = useResource<Figures>(
-    (signal) => ask(`${source}/overview`, { query: { span, by }, signal }),
-    `${span} ${by}`,
-    {
-      everyMs: 15_000,
-    },
-  );
+  const resource = useAnswer<Figures>(`${useSource()}/overview`, 15_000, { span, by });
+  const { data } = resource;
   const chooseSpan = segmented({
     label: "Time span",
     value: span,
     options: spans.map((value) => ({ value, text: value })),
     onChoose: (value) => setQuery({ span: value }),
   });
-  return div(
-    { class: "view" },
-    header({ class: "view-head" }, h1(null, "Overview"), data !== null && !data.empty.charges && chooseSpan),
-    fault !== null && failure({ fault, retry: reload }),
-    data === null
-      ? fault === null && waiting(6)
-      : data.empty.charges
+  return page({
+    title: "Overview",
+    side: data !== null && !data.empty.charges && chooseSpan,
+    resource,
+    lines: 6,
+    content: (data) =>
+      data.empty.charges
         ? h(FirstSteps, { hasKeys: !data.empty.keys })
-        : h(Content, { data, by, offered }),
-  );
+        : h(Content, { data, by, offered, whole: who.kind === "admin" }),
+  });
 }
 
-function Content({
-  data,
-  by,
-  offered,
-}: {
+interface ContentProps {
   readonly data: Figures;
   readonly by: Grouping;
   readonly offered: readonly Grouping[];
-}): View {
-  const { who } = useVisit();
+  /** True for an admin, who sees every key. */
+  readonly whole: boolean;
+}
+
+function Content({ data, by, offered, whole }: ContentProps): View {
   const grouping = segmented({
     label: "Split by",
     value: by,
@@ -75,7 +67,7 @@ function Content({
   const { span } = data;
   return div(
     { class: "stack" },
-    tiles(data, who.kind === "admin"),
+    tiles(data, whole),
     h(
       Card,
       { title: "Spend over time", actions: grouping, class: "chart-card" },
@@ -86,7 +78,7 @@ function Content({
     ),
     div(
       { class: "columns" },
-      who.kind === "admin" && h(Card, { title: "Top keys" }, spenders(data.top.keys, span.cost_usd, "key")),
+      whole && h(Card, { title: "Top keys" }, spenders(data.top.keys, span.cost_usd, "key")),
       h(Card, { title: "Top models" }, spenders(data.top.models, span.cost_usd, "model")),
     ),
   );
@@ -119,19 +111,10 @@ function headline(name: string, figure: Children): View {
 function tiles(data: Figures, whole: boolean): View {
   return section(
     { class: "tiles", "aria-label": "Summary" },
-    tile("Today", amount(data.today.cost_usd), today(data)),
-    tile("This month", amount(data.month.cost_usd), month(data)),
-    whole && tile("Balance", balanceFigure(data.balance), balanceNote(data.balance)),
-    tile("Savings this month", amount(data.month.saving_usd), saved(data)),
-  );
-}
-
-function tile(name: string, figure: Children, note: Children): View {
-  return div(
-    { class: "tile" },
-    span({ class: "tile-name" }, name),
-    span({ class: "figure" }, figure),
-    div({ class: "note" }, note),
+    tile({ name: "Today", figure: amount(data.today.cost_usd), note: today(data) }),
+    tile({ name: "This month", figure: amount(data.month.cost_usd), note: month(data) }),
+    whole && tile({ name: "Balance", figure: balanceFigure(data.balance), note: balanceNote(data.balance) }),
+    tile({ name: "Savings this month", figure: amount(data.month.saving_usd), note: saved(data) }),
   );
 }
 

@@ -1,75 +1,32 @@
 import { h } from "preact";
 import { useState } from "preact/hooks";
-import { admin, ask } from "../api.ts";
-import {
-  button,
-  caption,
-  classes,
-  div,
-  h1,
-  h3,
-  header,
-  input,
-  label,
-  li,
-  ol,
-  p,
-  small,
-  span,
-  strong,
-  table,
-  tbody,
-  td,
-  th,
-  thead,
-  tr,
-  type Children,
-  type View,
-} from "../dom.ts";
+import { admin } from "../api.ts";
+import { classes, div, h3, li, ol, p, small, span, strong, type Children, type View } from "../dom.ts";
 import { count, exactMoney, instant, percent } from "../format.ts";
-import { icon } from "../icons.ts";
 import { setQuery, useRoute } from "../location.ts";
-import { useResource } from "../resource.ts";
+import { useAnswer } from "../resource.ts";
+import { dataTable, openButton, type Column } from "../table.ts";
 import type { Price, PricedModel, PriceHistory, PriceList, Rates } from "../types.ts";
-import { amount, badge, Dialog, empty, failure, waiting } from "../ui.ts";
+import { amount, badge, Dialog, empty, loaded, page, searchBox } from "../ui.ts";
 import { tokenName } from "./words.ts";
 
 /** Lists every model with its price in force. */
 export function Prices(): View {
   const { query } = useRoute();
   const [wanted, setWanted] = useState("");
-  const { data, fault, reload } = useResource<PriceList>((signal) => ask(`${admin}/prices`, { signal }), "prices", {
-    everyMs: 60_000,
-  });
   const opened = query.get("model");
-  const search = label(
-    { class: "filter" },
-    span({ class: "unseen" }, "Find a model"),
-    icon("search"),
-    input({
-      type: "search",
-      placeholder: "Find a model",
-      value: wanted,
-      onInput: (event) => setWanted(event.currentTarget.value),
-    }),
-  );
-  return div(
-    { class: "view" },
-    header(
-      { class: "view-head" },
-      div(null, h1(null, "Prices"), p({ class: "hint" }, "USD for a million tokens, or for another unit where stated")),
-      search,
-    ),
-    fault !== null && failure({ fault, retry: reload }),
-    data === null
-      ? fault === null && waiting(8)
-      : listed(
-          data.models.filter((model) =>
-            `${model.id} ${model.provider ?? ""} ${model.group ?? ""}`
-              .toLowerCase()
-              .includes(wanted.trim().toLowerCase()),
-          ),
-        ),
+  const text = wanted.trim().toLowerCase();
+  const matches = ({ id, provider, group }: PricedModel) =>
+    `${id} ${provider ?? ""} ${group ?? ""}`.toLowerCase().includes(text);
+  return page(
+    {
+      title: "Prices",
+      hint: "USD for a million tokens, or for another unit where stated",
+      side: searchBox("Find a model", wanted, setWanted),
+      resource: useAnswer<PriceList>(`${admin}/prices`, 60_000),
+      lines: 8,
+      content: ({ models }) => listed(models.filter(matches)),
+    },
     opened !== null &&
       h(Dialog, {
         key: opened,
@@ -85,80 +42,66 @@ function listed(models: readonly PricedModel[]): View {
   if (models.length === 0)
     return empty(
       "No matching models",
-      p(
-        { class: "hint" },
-        "Prices come from files: ",
-        strong(null, "farebox prices import"),
-        " imports prices from other tables.",
-      ),
+      "Prices come from files: ",
+      strong(null, "farebox prices import"),
+      " imports prices from other tables.",
     );
+  const open = ({ id }: PricedModel) => setQuery({ model: id });
   return div(
     { class: "card list-card" },
-    table(
-      { class: "prices" },
-      caption({ class: "unseen" }, "Prices in force"),
-      thead(
-        null,
-        tr(
-          null,
-          th({ scope: "col" }, "Model"),
-          ["Input", "Cached input", "Output"].map((text) =>
-            th({ key: text, scope: "col", class: classes("right", text === "Cached input" && "wide-only") }, text),
-          ),
-          th({ scope: "col", class: "wide-only" }, "Group"),
-          th({ scope: "col", class: "wide-only" }, "Since"),
-        ),
-      ),
-      tbody(null, models.map(modelRow)),
-    ),
+    dataTable({
+      caption: "Prices in force",
+      class: "prices",
+      rows: models,
+      keyOf: ({ id }) => id,
+      onOpen: open,
+      columns: [
+        {
+          head: "Model",
+          rowHeader: true,
+          cell: (model) => [
+            openButton(() => open(model), model.id),
+            small({ class: "muted" }, model.provider ?? "", model.unit !== "token" && `, by the ${model.unit}`),
+          ],
+        },
+        // Models without rates say so in one cell over the three columns.
+        { ...rateColumn("Input", "input", "right"), spanOf: (model) => (hasRates(model) ? 1 : 3) },
+        { ...rateColumn("Cached input", "cached_input", "right wide-only"), spanOf: spanOfRate },
+        { ...rateColumn("Output", "output", "right"), spanOf: spanOfRate },
+        { head: "Group", class: "wide-only", cell: groupOf },
+        {
+          head: "Since",
+          class: "wide-only",
+          cellClass: "muted",
+          cell: ({ price }) => (price === null ? "" : instant(price.from, "date", "UTC")),
+        },
+      ],
+    }),
   );
 }
 
-function modelRow({ id, provider, group, unit, price }: PricedModel): View {
-  const open = () => setQuery({ model: id });
-  const first = price?.tiers[0];
-  const cell = (name: keyof Rates) =>
-    td(
-      { class: classes("right", name === "cached_input" && "wide-only") },
-      price === null || first === undefined || price.per_request_usd !== null
-        ? null
-        : rateCell(name, first.gateway_usd_per_million, first.official_usd_per_million),
-    );
-  return tr(
-    { key: id, class: "openable", onClick: open },
-    th(
-      { scope: "row" },
-      button(
-        {
-          type: "button",
-          class: "row-button",
-          onClick: (event) => {
-            event.stopPropagation();
-            open();
-          },
-        },
-        id,
-      ),
-      small({ class: "muted" }, provider ?? "", unit !== "token" && `, by the ${unit}`),
-    ),
-    price?.per_request_usd
-      ? td(
-          { class: "right", colSpan: 3 },
-          amount(price.per_request_usd.gateway),
-          span({ class: "muted" }, " a request"),
-        )
-      : price === null
-        ? td({ class: "right", colSpan: 3 }, badge("warn", "no price"))
-        : [cell("input"), cell("cached_input"), cell("output")],
-    td(
-      { class: "wide-only" },
-      group,
-      price?.fraction &&
-        Number(price.fraction) !== 1 &&
-        span({ class: "muted num" }, ` ${percent(Number(price.fraction))}`),
-    ),
-    td({ class: "wide-only muted" }, price === null ? "" : instant(price.from, "date", "UTC")),
-  );
+function hasRates({ price }: PricedModel): boolean {
+  return price !== null && price.per_request_usd === null;
+}
+
+function spanOfRate(model: PricedModel): number {
+  return hasRates(model) ? 1 : 0;
+}
+
+function rateColumn(head: string, name: keyof Rates, style: string): Column<PricedModel> {
+  const cell = ({ price }: PricedModel): Children => {
+    if (price === null) return badge("warn", "no price");
+    if (price.per_request_usd !== null)
+      return [amount(price.per_request_usd.gateway), span({ class: "muted" }, " a request")];
+    const [first] = price.tiers;
+    return first && rateCell(name, first.gateway_usd_per_million, first.official_usd_per_million);
+  };
+  return { head, class: style, cell };
+}
+
+function groupOf({ group, price }: PricedModel): Children {
+  const fraction = Number(price?.fraction ?? 1);
+  return [group, fraction !== 1 && span({ class: "muted num" }, ` ${percent(fraction)}`)];
 }
 
 /** Shows the gateway's rate and a different official rate, struck through if that is higher. */
@@ -172,12 +115,12 @@ function rateCell(name: keyof Rates, charged: Rates, official: Rates): Children 
   ];
 }
 
-function History({ id }: { readonly id: string }): View {
-  const { data, fault, reload } = useResource<PriceHistory>(
-    (signal) => ask(`${admin}/prices/${encodeURIComponent(id)}/history`, { signal }),
-    id,
-  );
-  if (data === null) return fault === null ? waiting(5) : failure({ fault, retry: reload });
+function History({ id }: { readonly id: string }): Children {
+  const history = useAnswer<PriceHistory>(`${admin}/prices/${encodeURIComponent(id)}/history`);
+  return loaded(history, 5, historyOf);
+}
+
+function historyOf(data: PriceHistory): View {
   return div(
     { class: "stack" },
     data.aliases.length > 0 && p({ class: "hint" }, "Aliases: ", data.aliases.join(", ")),
@@ -229,45 +172,26 @@ function priceDetails(price: Price): View {
   );
 }
 
-function tierTable(
-  {
-    from_prompt_tokens: from,
-    gateway_usd_per_million: charged,
-    official_usd_per_million: official,
-  }: Price["tiers"][number],
-  several: boolean,
-  mode: string,
-): View {
+type Tier = Price["tiers"][number];
+
+function tierTable(tier: Tier, several: boolean, mode: string): View {
+  const { from_prompt_tokens: from, gateway_usd_per_million: charged, official_usd_per_million: official } = tier;
   const { input, output } = charged;
-  const shown = (Object.keys(charged) as (keyof Rates)[]).filter(
-    (name) =>
-      ["input", "cached_input", "output"].includes(name) || (charged[name] !== input && charged[name] !== output),
-  );
-  return table(
-    { class: "plain", key: from },
-    caption(
-      { class: several ? "tier" : "unseen" },
-      several ? `From ${count(from)} prompt tokens${mode === "marginal" ? ", for the tokens beyond" : ""}` : "Rates",
+  const beyond = mode === "marginal" ? ", for the tokens beyond" : "";
+  return dataTable({
+    key: from,
+    caption: several ? `From ${count(from)} prompt tokens${beyond}` : "Rates",
+    captionClass: several ? "tier" : "unseen",
+    class: "plain",
+    rows: (Object.keys(charged) as (keyof Rates)[]).filter(
+      (name) =>
+        ["input", "cached_input", "output"].includes(name) || (charged[name] !== input && charged[name] !== output),
     ),
-    thead(
-      null,
-      tr(
-        null,
-        th({ scope: "col" }, span({ class: "unseen" }, "Tokens")),
-        th({ scope: "col", class: "right" }, "Gateway"),
-        th({ scope: "col", class: "right" }, "Official"),
-      ),
-    ),
-    tbody(
-      null,
-      shown.map((name) =>
-        tr(
-          { key: name },
-          th({ scope: "row" }, tokenName(name)),
-          td({ class: "right num" }, exactMoney(charged[name])),
-          td({ class: "right num muted" }, exactMoney(official[name])),
-        ),
-      ),
-    ),
-  );
+    keyOf: (name) => name,
+    columns: [
+      { head: "Tokens", unseen: true, rowHeader: true, cell: tokenName },
+      { head: "Gateway", class: "right", cellClass: "num", cell: (name) => exactMoney(charged[name]) },
+      { head: "Official", class: "right", cellClass: "num muted", cell: (name) => exactMoney(official[name]) },
+    ],
+  });
 }

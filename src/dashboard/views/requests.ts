@@ -1,37 +1,17 @@
 import { h } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { admin, own, type Parameters } from "../api.ts";
-import {
-  button,
-  caption,
-  classes,
-  datalist,
-  div,
-  h1,
-  header,
-  input,
-  label,
-  option,
-  p,
-  select,
-  span,
-  table,
-  tbody,
-  td,
-  th,
-  thead,
-  tr,
-  type View,
-} from "../dom.ts";
+import type { Parameters } from "../api.ts";
+import { classes, div, label, option, select, span, type Children, type View } from "../dom.ts";
 import { count, duration, when } from "../format.ts";
 import { icon } from "../icons.ts";
 import { setQuery, useRoute } from "../location.ts";
-import { useVisit } from "../resource.ts";
+import { useSource, useVisit } from "../resource.ts";
+import { dataTable, openButton } from "../table.ts";
 import type { Charge } from "../types.ts";
-import { amount, Card, empty, failure, moment, waiting } from "../ui.ts";
+import { actionButton, amount, Card, empty, moment, page, searchBox } from "../ui.ts";
 import { ChargeDrawer } from "./charge.ts";
 import { useFeed, type Feed } from "./feed.ts";
-import { doubtBadge, knownBadge } from "./words.ts";
+import { doubtBadge, knownBadge, tagsOf } from "./words.ts";
 
 const filterNames = ["key", "team", "model", "state"] as const;
 type FilterName = (typeof filterNames)[number];
@@ -40,35 +20,27 @@ export function Requests(): View {
   const { who } = useVisit();
   const { query } = useRoute();
   const [live, setLive] = useState(true);
-  const offered = filterNames.filter((name) => who.kind === "admin" || name === "model" || name === "state");
+  const whole = who.kind === "admin";
+  const offered = filterNames.filter((name) => whole || name === "model" || name === "state");
   const filter: Parameters = Object.fromEntries(offered.map((name) => [name, query.get(name)]));
-  const feed = useFeed(who.kind === "admin" ? admin : own, filter, live);
+  const filtered = Object.values(filter).some((value) => value !== null);
+  const feed = useFeed(useSource(), filter, live);
+  const flows = live && feed.fault === null;
   const opened = query.get("request");
-  return div(
-    { class: "view" },
-    header({ class: "view-head" }, h1(null, "Requests"), liveSwitch(live, setLive, feed)),
-    h(Filters, { offered, query, charges: feed.charges ?? [] }),
-    feed.fault !== null && failure({ fault: feed.fault, retry: feed.retry }),
-    listed(
-      feed,
-      Object.values(filter).some((value) => value !== null),
-      who.kind === "admin",
-    ),
-    opened !== null && h(ChargeDrawer, { key: opened, id: opened, onClosed: () => setQuery({ request: null }) }),
-  );
-}
-
-function liveSwitch(live: boolean, setLive: (on: boolean) => void, { fault }: Feed): View {
-  const flows = live && fault === null;
-  return button(
+  return page(
     {
-      type: "button",
-      class: classes("button live", flows && "on"),
-      "aria-pressed": live,
-      onClick: () => setLive(!live),
+      title: "Requests",
+      side: actionButton(
+        () => setLive(!live),
+        [span({ class: "pulse", "aria-hidden": "true" }), live ? "Live" : "Paused"],
+        { class: classes("button live", flows && "on"), "aria-pressed": live },
+      ),
+      tools: h(Filters, { offered, query, charges: feed.data ?? [] }),
+      resource: feed,
+      lines: 8,
+      content: (charges) => (charges.length === 0 ? noRequests(filtered) : listed(charges, feed, whole)),
     },
-    span({ class: "pulse", "aria-hidden": "true" }),
-    live ? "Live" : "Paused",
+    opened !== null && h(ChargeDrawer, { key: opened, id: opened, onClosed: () => setQuery({ request: null }) }),
   );
 }
 
@@ -97,14 +69,10 @@ function Filters({ offered, query, charges }: FilterProps): View {
           }),
     ),
     any &&
-      button(
-        {
-          type: "button",
-          class: "button small",
-          onClick: () => setQuery(Object.fromEntries(filterNames.map((name) => [name, null]))),
-        },
-        icon("close"),
-        "Clear",
+      actionButton(
+        () => setQuery(Object.fromEntries(filterNames.map((name) => [name, null]))),
+        [icon("close"), "Clear"],
+        { class: "button small" },
       ),
   );
 }
@@ -123,16 +91,14 @@ function stateFilter(value: string | null): View {
   );
 }
 
-/** Applies the filter when the user stops typing. */
-function TextFilter({
-  name,
-  value,
-  known,
-}: {
+interface TextFilterProps {
   readonly name: Exclude<FilterName, "state">;
   readonly value: string;
   readonly known: readonly (string | null)[];
-}): View {
+}
+
+/** Applies the filter when the user stops typing. */
+function TextFilter({ name, value, known }: TextFilterProps): View {
   const [text, setText] = useState(value);
   useEffect(() => setText(value), [value]);
   useEffect(() => {
@@ -140,118 +106,60 @@ function TextFilter({
     const timer = setTimeout(() => setQuery({ [name]: text.trim() }), typedMs);
     return () => clearTimeout(timer);
   }, [text, value, name]);
-  return label(
-    { class: "filter" },
-    span({ class: "unseen" }, fieldNames[name]),
-    icon("search"),
-    input({
-      type: "search",
-      value: text,
-      placeholder: fieldNames[name],
-      autoComplete: "off",
-      spellcheck: false,
-      list: `known-${name}`,
-      onInput: (event) => setText(event.currentTarget.value),
-    }),
-    datalist(
-      { id: `known-${name}` },
-      known
-        .filter((each) => each !== null)
-        .toSorted()
-        .map((each) => option({ key: each, value: each })),
-    ),
-  );
+  return searchBox(fieldNames[name], text, setText, known.filter((each) => each !== null).toSorted());
 }
 
-function listed(feed: Feed, filtered: boolean, whole: boolean): View | null {
-  const { charges } = feed;
-  if (charges === null) return feed.fault === null ? waiting(8) : null;
-  if (charges.length === 0) {
-    return empty(
-      filtered ? "No matching requests" : "No requests yet",
-      p(
-        { class: "hint" },
-        filtered
-          ? "Names must match exactly. New matching requests appear here automatically."
-          : "They appear here as they arrive.",
-      ),
-    );
-  }
+function noRequests(filtered: boolean): View {
+  return filtered
+    ? empty("No matching requests", "Names must match exactly. New matching requests appear here automatically.")
+    : empty("No requests yet", "They appear here as they arrive.");
+}
+
+function listed(charges: readonly Charge[], feed: Feed, whole: boolean): View {
+  const open = ({ request_id: request }: Charge) => setQuery({ request });
   return h(
     Card,
     { title: span({ class: "unseen" }, "Newest requests"), class: "list-card" },
-    table(
-      { class: "requests" },
-      caption({ class: "unseen" }, "Requests, newest first"),
-      thead(
-        null,
-        tr(
-          null,
-          heading("Time"),
-          whole && heading("Key"),
-          heading("Model"),
-          heading("Tokens", "right wide-only"),
-          heading("Duration", "right wide-only"),
-          heading("Source"),
-          heading("Cost", "right"),
-        ),
-      ),
-      tbody(
-        null,
-        charges.map((charge) => row(charge, whole)),
-      ),
-    ),
+    dataTable({
+      caption: "Requests, newest first",
+      class: "requests",
+      rows: charges,
+      keyOf: ({ request_id }) => request_id,
+      rowClass: ({ state }) => state,
+      onOpen: open,
+      columns: [
+        { head: "Time", cellClass: "time", cell: (charge) => timeButton(charge, () => open(charge)) },
+        whole && { head: "Key", cellClass: "key", cell: keyOf },
+        { head: "Model", cellClass: "model", cell: modelOf },
+        { head: "Tokens", class: "right wide-only", cellClass: "num", cell: tokensOf },
+        {
+          head: "Duration",
+          class: "right wide-only",
+          cellClass: "num",
+          cell: ({ duration_ms: ms }) => (ms === null ? "" : duration(ms)),
+        },
+        { head: "Source", cellClass: "known", cell: (charge) => [knownBadge(charge), " ", doubtBadge(charge)] },
+        { head: "Cost", class: "right", cellClass: "cost", cell: costOf },
+      ],
+    }),
     feed.hasOlder &&
       div(
         { class: "more" },
-        button(
-          { type: "button", class: "button", disabled: feed.loadingOlder, onClick: feed.loadOlder },
-          feed.loadingOlder ? "Loading…" : "Show older",
-        ),
+        actionButton(feed.loadOlder, feed.loadingOlder ? "Loading…" : "Show older", { disabled: feed.loadingOlder }),
       ),
   );
 }
 
-function heading(text: string, name?: string): View {
-  return th({ scope: "col", ...(name !== undefined && { class: name }) }, text);
+function timeButton({ time, model }: Charge, open: () => void): View {
+  return openButton(open, moment(time, when(time)), `Request of ${when(time)}, ${model}`);
 }
 
-function row(charge: Charge, whole: boolean): View {
-  const open = () => setQuery({ request: charge.request_id });
-  return tr(
-    { key: charge.request_id, class: classes("openable", charge.state), onClick: open },
-    td(
-      { class: "time" },
-      button(
-        {
-          type: "button",
-          class: "row-button",
-          "aria-label": `Request of ${when(charge.time)}, ${charge.model}`,
-          onClick: (event) => {
-            event.stopPropagation();
-            open();
-          },
-        },
-        moment(charge.time, when(charge.time)),
-      ),
-    ),
-    whole &&
-      td(
-        { class: "key" },
-        charge.key ?? span({ class: "muted" }, "no key"),
-        charge.team !== null && span({ class: "muted" }, ` ${charge.team}`),
-      ),
-    td(
-      { class: "model" },
-      charge.model,
-      charge.stream && span({ class: "tag" }, "stream"),
-      ...Object.entries(charge.tags).map(([name, value]) => span({ key: name, class: "tag" }, `${name}: ${value}`)),
-    ),
-    td({ class: "right num wide-only" }, tokensOf(charge)),
-    td({ class: "right num wide-only" }, charge.duration_ms === null ? "" : duration(charge.duration_ms)),
-    td({ class: "known" }, knownBadge(charge), " ", doubtBadge(charge)),
-    td({ class: "right cost" }, costOf(charge)),
-  );
+function keyOf({ key, team }: Charge): Children {
+  return [key ?? span({ class: "muted" }, "no key"), team !== null && span({ class: "muted" }, ` ${team}`)];
+}
+
+function modelOf({ model, stream, tags }: Charge): Children {
+  return [model, stream && span({ class: "tag" }, "stream"), tagsOf(tags)];
 }
 
 const prompt = new Set(["input", "cached_input", "cache_write", "cache_write_1h", "audio_input", "image_input"]);

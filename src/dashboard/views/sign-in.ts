@@ -59,7 +59,7 @@ export function SignIn({ notice, onSignedIn }: SignInProps): View {
           "aria-describedby": "sign-in-hint",
         }),
       ),
-      fault !== null && failure({ fault }),
+      fault !== null && failure(fault),
       button({ type: "submit", class: "button primary wide", disabled: busy }, busy ? "Signing in…" : "Sign in"),
       small(
         { id: "sign-in-hint", class: "hint" },

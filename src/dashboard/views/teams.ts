@@ -1,99 +1,88 @@
 import { h } from "preact";
 import { admin, ask } from "../api.ts";
-import { caption, div, span, table, tbody, td, th, thead, tr, type View } from "../dom.ts";
+import { div, span, type View } from "../dom.ts";
 import { useMayEdit } from "../resource.ts";
+import { dataTable } from "../table.ts";
 import { say } from "../toasts.ts";
 import type { Team } from "../types.ts";
 import { iconButton } from "../ui.ts";
 import { boundFields, boundsOf, confirmation, FormDialog, nameField, noBounds, textOf } from "./forms.ts";
+import type { DialogDeps, OpenDialog } from "./forms.ts";
 import { boundWords } from "./words.ts";
-
-export type TeamTask = { readonly do: "create" } | { readonly do: "edit" | "delete"; readonly team: Team };
 
 interface TeamsProps {
   readonly teams: readonly Team[];
-  readonly onTask: (task: TeamTask) => void;
+  readonly show: DialogDeps["show"];
 }
 
-export function Teams({ teams, onTask }: TeamsProps): View {
+export function Teams({ teams, show }: TeamsProps): View {
   const mayEdit = useMayEdit();
+  const actions = (team: Team) =>
+    div(
+      { class: "actions" },
+      iconButton("edit", `Change the team ${team.name}`, () => show(editTeam(team))),
+      iconButton("bin", `Delete the team ${team.name}`, () => show(deleteTeam(team))),
+    );
   return div(
     { class: "card list-card" },
-    table(
-      { class: "keys" },
-      caption({ class: "unseen" }, "Teams"),
-      thead(
-        null,
-        tr(
-          null,
-          ["Team", "Keys", "Models and limits"].map((text) => th({ key: text, scope: "col" }, text)),
-          th({ scope: "col" }, span({ class: "unseen" }, "Actions")),
-        ),
-      ),
-      tbody(
-        null,
-        teams.map((team) =>
-          tr(
-            { key: team.name },
-            th({ scope: "row" }, team.name),
-            td(null, team.keys.length === 0 ? span({ class: "muted" }, "none") : team.keys.join(", ")),
-            td({ class: "key-limits" }, ...boundWords(team)),
-            td(
-              { class: "row-actions" },
-              mayEdit &&
-                div(
-                  { class: "actions" },
-                  iconButton("edit", `Change the team ${team.name}`, () => onTask({ do: "edit", team })),
-                  iconButton("bin", `Delete the team ${team.name}`, () => onTask({ do: "delete", team })),
-                ),
-            ),
-          ),
-        ),
-      ),
-    ),
+    dataTable({
+      caption: "Teams",
+      class: "keys",
+      rows: teams,
+      keyOf: ({ name }) => name,
+      columns: [
+        { head: "Team", rowHeader: true, cell: ({ name }) => name },
+        { head: "Keys", cell: ({ keys }) => (keys.length === 0 ? span({ class: "muted" }, "none") : keys.join(", ")) },
+        { head: "Models and limits", cellClass: "key-limits", cell: boundWords },
+        { head: "Actions", unseen: true, cellClass: "row-actions", cell: (team) => mayEdit && actions(team) },
+      ],
+    }),
   );
 }
 
-interface TaskProps {
-  readonly task: TeamTask;
-  readonly onClosed: () => void;
-  readonly onDone: () => void;
-}
+export const createTeam: OpenDialog = ({ onClosed, onDone }) =>
+  h(FormDialog, {
+    title: "Create a team",
+    verb: "Create team",
+    onClosed,
+    fields: [nameField("research"), ...boundFields(noBounds)],
+    save: async (form) => {
+      const name = textOf(form, "name");
+      await ask(`${admin}/teams`, { method: "POST", body: { name, ...boundsOf(form) } });
+      say(`Created team ${name}.`);
+      onDone();
+    },
+  });
 
-export function TeamDialog({ task, onClosed, onDone }: TaskProps): View {
-  if (task.do === "delete") {
-    const { name } = task.team;
-    return confirmation({
-      title: `Delete the team ${name}?`,
-      verb: "Delete",
-      danger: true,
+function editTeam(team: Team): OpenDialog {
+  return ({ onClosed, onDone }) =>
+    h(FormDialog, {
+      title: `Change the team ${team.name}`,
+      verb: "Save",
       onClosed,
-      text: "A team that still has live keys or budgets is not deleted.",
-      work: async () => {
-        await ask(pathOf(name), { method: "DELETE" });
-        say(`Deleted team ${name}.`);
+      fields: boundFields(team),
+      save: async (form) => {
+        await ask(pathOf(team), { method: "PATCH", body: boundsOf(form) });
+        say(`Changed team ${team.name}.`);
         onDone();
       },
     });
-  }
-  const team = task.do === "edit" ? task.team : null;
-  const save = async (form: FormData) => {
-    const body = boundsOf(form);
-    const name = team?.name ?? textOf(form, "name");
-    if (team === null) await ask(`${admin}/teams`, { method: "POST", body: { name, ...body } });
-    else await ask(pathOf(name), { method: "PATCH", body });
-    say(`${team === null ? "Created" : "Changed"} team ${name}.`);
-    onDone();
-  };
-  return h(FormDialog, {
-    title: team === null ? "Create a team" : `Change the team ${team.name}`,
-    verb: team === null ? "Create team" : "Save",
-    save,
-    onClosed,
-    fields: [team === null && nameField("research"), ...boundFields(team ?? noBounds)],
-  });
 }
 
-function pathOf(name: string): string {
+function deleteTeam(team: Team): OpenDialog {
+  return ({ onClosed, onDone }) =>
+    confirmation("A team that still has live keys or budgets is not deleted.", {
+      title: `Delete the team ${team.name}?`,
+      verb: "Delete",
+      onClosed,
+      save: async () => {
+        await ask(pathOf(team), { method: "DELETE" });
+        say(`Deleted team ${team.name}.`);
+        onDone();
+      },
+    });
+}
+
+function pathOf({ name }: Team): string {
   return `${admin}/teams/${encodeURIComponent(name)}`;
 }

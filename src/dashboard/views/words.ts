@@ -2,6 +2,7 @@ import { small, span, type View } from "../dom.ts";
 import { count } from "../format.ts";
 import type { Charge, Limits, Source } from "../types.ts";
 import { badge, type Tone } from "../ui.ts";
+import type { Bounds } from "./forms.ts";
 
 const tokenNames: Record<string, string> = {
   input: "Input",
@@ -39,6 +40,10 @@ export function plainName(name: string): string {
   return name.replaceAll("_", " ");
 }
 
+export function tagsOf(tags: Charge["tags"]): View[] {
+  return Object.entries(tags).map(([name, value]) => span({ key: name, class: "tag" }, `${name}: ${value}`));
+}
+
 export function upperFirst(text: string): string {
   return text.slice(0, 1).toUpperCase() + text.slice(1);
 }
@@ -51,15 +56,7 @@ export function doubtBadge({ doubts }: Charge): View | null {
 }
 
 /** Describes the models and limits of a key or team. */
-export function boundWords({
-  models,
-  limits,
-  output_cap: cap,
-}: {
-  readonly models: readonly string[] | null;
-  readonly limits: Limits;
-  readonly output_cap: number | null;
-}): View[] {
+export function boundWords({ models, limits, output_cap: cap }: Bounds): View[] {
   const words = limitWords(limits, cap);
   return [
     models === null
