@@ -16,7 +16,7 @@ import { loadSettings } from "../src/config/load.ts";
 import { silentLog } from "../src/platform/log.ts";
 import { connectToWrite, createPrivateFile, type Connection } from "../src/ledger/sqlite/connection.ts";
 import { migrate } from "../src/ledger/sqlite/migrate.ts";
-import { rollupDimensions, rollupSums } from "../src/ledger/rollup-columns.ts";
+import { rollupDimensions, rollupSums } from "../src/ledger/rollups.ts";
 import { calendarOf, isTimeZone, systemClock } from "../src/platform/clock.ts";
 
 const [keysText = "1000", perKeyText = "6", daysText = "31", chargesText = "1000000"] = parseArgs({

@@ -50,7 +50,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
       to: "const refusal = refuse([], amount, bounded);",
     },
     {
-      file: "ledger/queued/ledger.ts",
+      file: "ledger/queued-store.ts",
       from: "    async adjust(id,",
       to: `    async hold(request) {
     const needed = request.firstSlice ?? request.amount;
@@ -145,7 +145,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   ],
   "a price that is taken for written when its hold was not": [
     {
-      file: "ledger/queued/charges.ts",
+      file: "ledger/queued-charges.ts",
       from: "if (!answer.ok) return unavailable;\n    if (answer.reply.ok && priceId",
       to: "if (!answer.ok) return (priceId !== undefined && this.#pricesWritten.add(priceId), unavailable);\n    if (answer.reply.ok && priceId",
     },

@@ -2,7 +2,7 @@ import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
 import { quartersKeptMs } from "../core/charge.ts";
 import { rowOf, type Query } from "./queries/query.ts";
-import { carriedDigest } from "./rollup-columns.ts";
+import { carriedDigest } from "./rollups.ts";
 
 const dayMs = 86_400_000;
 

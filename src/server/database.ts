@@ -8,7 +8,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { RowDifference } from "../ledger/copy/copy.ts";
 import type { MoveFailure } from "../ledger/copy/move.ts";
 import { backUp, restore, type CopyFailure } from "../ledger/sqlite/backup.ts";
-import { pruneFile } from "../ledger/sqlite/prune-file.ts";
+import { pruneFile } from "../ledger/sqlite/prune.ts";
 import { repair, type RepairOptions } from "../ledger/sqlite/repair.ts";
 import { calendarOf } from "../platform/clock.ts";
 import { tuneRuntime } from "./runtime.ts";

@@ -1,4 +1,4 @@
-import { carriedDigest, rollupCounts, rollupDimensions } from "../rollup-columns.ts";
+import { carriedDigest, rollupCounts, rollupDimensions } from "../rollups.ts";
 import type { Query } from "../queries/query.ts";
 import { Feed } from "./feed.ts";
 import type { Report } from "./findings.ts";

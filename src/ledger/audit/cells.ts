@@ -1,5 +1,5 @@
 import { tokenClasses } from "../../core/usage.ts";
-import { rollupCounts } from "../rollup-columns.ts";
+import { rollupCounts } from "../rollups.ts";
 
 /** Sums of the charges of one key, team, model, group and source in some span, in the order of a rollup's columns. */
 export interface Cell {

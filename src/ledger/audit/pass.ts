@@ -5,7 +5,7 @@ import type { Calendar } from "../../ports/calendar.ts";
 import type { Dialect } from "../queries/dialects.ts";
 import type { Query } from "../queries/query.ts";
 import { noteColumns } from "../commands.ts";
-import { quarterMs } from "../rollup-columns.ts";
+import { quarterMs } from "../rollups.ts";
 import { billingOf, deliveredOf, tokensOf, type ChargeRow } from "../rows/charges.ts";
 import { CellBook, firstTokenClass, type Cell } from "./cells.ts";
 import { ChargeCheck } from "./charge-check.ts";

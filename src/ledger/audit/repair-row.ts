@@ -3,8 +3,16 @@ import { appliesTo, subjectOf } from "../../core/budget.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Dialect } from "../queries/dialects.ts";
 import { rowOf, rowsOf, sumOf, write, type Query, type Value } from "../queries/query.ts";
-import { quarterMs, rollupCounts, rollupDimensions, rollupSums } from "../rollup-columns.ts";
-import { carriedByDay, identityOf, quarterOf, sumsFromCharges } from "../rollup-sums.ts";
+import {
+  quarterMs,
+  rollupCounts,
+  rollupDimensions,
+  rollupSums,
+  carriedByDay,
+  identityOf,
+  quarterOf,
+  sumsFromCharges,
+} from "../rollups.ts";
 import { differing, type Derived } from "./findings.ts";
 import { repairWindow } from "./repair-window.ts";
 import { readBudgetTexts, soundBudgets } from "./window-check.ts";

@@ -1,4 +1,4 @@
-import { rollupDimensions, rollupSums } from "../rollup-columns.ts";
+import { rollupDimensions, rollupSums } from "../rollups.ts";
 import type { Dialect } from "../queries/dialects.ts";
 import { sumOf, type Query } from "../queries/query.ts";
 import { addCell, CellBook, nameOf, type Cell } from "./cells.ts";

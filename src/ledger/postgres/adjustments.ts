@@ -4,7 +4,7 @@ import { noMoney, picoUsdMax, type PicoUsd } from "../../core/money.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { AdjustResult } from "../../ports/ledger.ts";
 import type { AdjustCommand } from "../commands.ts";
-import { quarterMs, rollupDimensions, rollupSums } from "../rollup-columns.ts";
+import { quarterMs, rollupDimensions, rollupSums } from "../rollups.ts";
 import type { ChargeRow } from "../rows/charges.ts";
 import { recordAudit } from "../tables/audit.ts";
 import { answer } from "./answer.ts";

@@ -1,6 +1,5 @@
 import { hash } from "node:crypto";
-import type { BudgetStep, Query, Statement } from "../queries/query.ts";
-import { withNumbers } from "../numbers.ts";
+import { withNumbers, type BudgetStep, type Query, type Statement } from "../queries/query.ts";
 import type { Sql, Statements } from "./connection.ts";
 import { cursorOf, type Cursor } from "./cursor.ts";
 

@@ -1,7 +1,7 @@
 import type { Calendar } from "../../ports/calendar.ts";
-import type { LongQueries } from "../long-queries.ts";
+import type { LongQueries } from "../queries/interfaces.ts";
 import { postgresDialect } from "../queries/dialects.ts";
-import { sharedQueries } from "../queries/long-queries.ts";
+import { sharedQueries } from "../queries/shared.ts";
 import { answer } from "./answer.ts";
 import type { Database } from "./connection.ts";
 import { readWindows, readWindowsToAlert } from "./short-queries.ts";

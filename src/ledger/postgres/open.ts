@@ -7,7 +7,7 @@ import type { Fleet } from "../../ports/fleet.ts";
 import type { BatchChannel } from "../commands.ts";
 import { Health } from "../health.ts";
 import { olderSchema } from "../migrations.ts";
-import { ChangeListeners, queuedStore, refusing } from "../queued/store.ts";
+import { ChangeListeners, queuedStore, refusing } from "../queued-store.ts";
 import { CommandQueue } from "../queue.ts";
 import type { OpenFailure, OpenResult, QueuedStore, StoreOptions } from "../store.ts";
 import { answer } from "./answer.ts";
@@ -21,9 +21,8 @@ import { CommandRun, Owner, type Beat } from "./owners.ts";
 import { ensureMonths } from "./partitions.ts";
 import { PostgresProxies } from "./proxies.ts";
 import { PostgresQueries } from "./short-queries.ts";
-import { storedCalendar } from "./stored-calendar.ts";
+import { storedCalendar, applyTimeZone, storedTimeZone } from "./time-zone.ts";
 import { streamCharges } from "./stream.ts";
-import { applyTimeZone, storedTimeZone } from "./time-zone.ts";
 import { PostgresWriter } from "./writer.ts";
 
 export interface OpenPostgresOptions extends StoreOptions {

@@ -1,4 +1,5 @@
-import type { Statements } from "./connection.ts";
+import { isLockTimeout, type Statements, type Database } from "./connection.ts";
+import { lockBudgets } from "./budgets.ts";
 
 /** How many months are made ahead of the present one. */
 const monthsAhead = 2;
@@ -19,4 +20,56 @@ export async function ensureMonths(db: Statements, at: number): Promise<void> {
   const month = monthOf(at);
   for (let ahead = 0; ahead <= monthsAhead; ahead++)
     await ensurePartition(db, Date.UTC(Math.floor((month + ahead) / 12), (month + ahead) % 12));
+}
+
+/** How long holds may have to wait for one month at most, in milliseconds; whoever reads charges for longer puts it off to the next time. */
+const lockMs = 500;
+/** A month is worth the wait where it is so much larger than what is left in it. */
+const worthBytes = 256 * 1024;
+const rowBytes = 2_048;
+
+interface Month {
+  readonly name: string;
+  readonly bound: string;
+  readonly bytes: bigint;
+}
+
+/**
+ * Gives the room of months that lie wholly before an instant back to the system: one that retention has emptied is dropped, of
+ * one with little left in it the rest goes into a new table that takes its place. Each in a transaction of some milliseconds.
+ */
+export async function dropEmptiedMonths(database: Database, before: number): Promise<void> {
+  const months = await database.rows<Month>(
+    `select relname as name, pg_get_expr(relpartbound, oid) as bound, pg_total_relation_size(oid) as bytes
+     from pg_inherits join pg_class on oid = inhrelid where inhparent = 'charges'::regclass order by relname`,
+  );
+  for (const month of months) {
+    const [since, until] = [...month.bound.matchAll(/\d+/g)].map(([digits]) => Number(digits));
+    if (since === undefined || until === undefined || until > before) continue;
+    const left = await database.row<{ rows: bigint }>(`select count(*) as rows from ${month.name}`);
+    const rows = Number(left?.rows ?? 0n);
+    if (rows > 0 && Number(month.bytes) < worthBytes + rows * rowBytes) continue;
+    try {
+      await database.transaction((db) => replace(db, month.name, since, until));
+    } catch (error) {
+      if (!isLockTimeout(error)) throw error;
+    }
+  }
+}
+
+async function replace(db: Statements, name: string, since: number, until: number): Promise<void> {
+  await db.run(`set local lock_timeout = ${lockMs}`);
+  // No batch of any proxy is applied meanwhile.
+  await lockBudgets(db);
+  await db.run("lock table charges in access exclusive mode");
+  const isEmpty = (await db.row(`select 1 from ${name} limit 1`)) === undefined;
+  if (!isEmpty) {
+    await db.run(`create table ${name}_rest (like charges including defaults including constraints)`);
+    await db.run(`insert into ${name}_rest select * from ${name}`);
+  }
+  await db.run(`alter table charges detach partition ${name}`);
+  await db.run(`drop table ${name}`);
+  if (isEmpty) return;
+  await db.run(`alter table ${name}_rest rename to ${name}`);
+  await db.run(`alter table charges attach partition ${name} for values from (${since}) to (${until})`);
 }

@@ -10,13 +10,13 @@ import {
   type Pruned,
   type PruneOptions,
 } from "../pruning.ts";
-import { rollupAmounts, rollupCounts } from "../rollup-columns.ts";
+import { rollupAmounts, rollupCounts } from "../rollups.ts";
 import type { OpenFailure } from "../store.ts";
 import { answer } from "./answer.ts";
 import { lockBudgets } from "./budgets.ts";
 import type { Database, Statements } from "./connection.ts";
-import { dropEmptiedMonths } from "./emptied-months.ts";
-import { storedCalendar } from "./stored-calendar.ts";
+import { dropEmptiedMonths } from "./partitions.ts";
+import { storedCalendar } from "./time-zone.ts";
 import { onLedger } from "./maintenance.ts";
 
 /** Charges that one transaction deletes. Holds do not wait for it: only changes of budgets and corrections do. */

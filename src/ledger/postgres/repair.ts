@@ -2,16 +2,16 @@ import type { PostgresServer } from "../../core/postgres-url.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Verification } from "../../ports/ledger.ts";
 import { repairRow } from "../audit/repair-row.ts";
-import { repairing, type RepairingOptions } from "../audit/repairing.ts";
+import { repairLedger, type RepairLedgerOptions } from "../audit/repair-ledger.ts";
 import { postgresDialect } from "../queries/dialects.ts";
 import type { OpenFailure } from "../store.ts";
 import { answer } from "./answer.ts";
 import { lockBudgets } from "./budgets.ts";
-import { storedCalendar } from "./stored-calendar.ts";
+import { storedCalendar } from "./time-zone.ts";
 import { onLedger } from "./maintenance.ts";
 import { verify } from "./verify.ts";
 
-export interface RepairServerOptions extends RepairingOptions {
+export interface RepairServerOptions extends RepairLedgerOptions {
   readonly server: PostgresServer;
   /** The zone of a ledger that has none stored yet. */
   readonly calendar: Calendar;
@@ -25,7 +25,7 @@ export type RepairServerResult =
 export async function repairServer({ server, ...options }: RepairServerOptions): Promise<RepairServerResult> {
   return await onLedger<RepairServerResult>(server, async (database) => {
     const calendar = await storedCalendar(database, options.calendar);
-    const verification = await repairing(
+    const verification = await repairLedger(
       {
         verify: (on) => verify(database, { calendar, ...on }),
         repairRow: (derived) =>

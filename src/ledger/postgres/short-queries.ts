@@ -6,7 +6,7 @@ import type { PicoUsd } from "../../core/money.ts";
 import { parseCanonicalPrice, type PriceVersion } from "../../core/price.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { OldHold } from "../../ports/ledger.ts";
-import type { ShortQueries } from "../short-queries.ts";
+import type { ShortQueries } from "../queries/interfaces.ts";
 import { budgetOf, snapshot, withoutSeq, type BudgetRow, type StoredBudget } from "../rows/budgets.ts";
 import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
 import { runsTask } from "../tables/tasks.ts";

@@ -1,10 +1,9 @@
 import type { ChargeState } from "../../core/charge.ts";
 import type { ChargePage, ChargeQuery } from "../../ports/ledger.ts";
-import type { PageEnd } from "../long-queries.ts";
-import { withNumbers } from "../numbers.ts";
+import type { PageEnd } from "./interfaces.ts";
+import { withNumbers, rowOf, rowsOf, type Query, type Statement, type Value } from "./query.ts";
 import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
 import type { Dialect } from "./dialects.ts";
-import { rowOf, rowsOf, type Query, type Statement, type Value } from "./query.ts";
 
 /** See the ledger's port: newest first; among the charges of one instant, the last written first. */
 export function* readCharges(dialect: Dialect, query: ChargeQuery): Query<ChargePage> {

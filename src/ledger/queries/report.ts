@@ -11,7 +11,7 @@ import {
   type TimeSpan,
 } from "../../ports/ledger.ts";
 import { ReportSums, type ReportPart } from "../report-sums.ts";
-import { quarterMs, rollupAmounts, rollupCounts, rollupSums } from "../rollup-columns.ts";
+import { quarterMs, rollupAmounts, rollupCounts, rollupSums } from "../rollups.ts";
 import { tokensOf } from "../rows/charges.ts";
 import type { Dialect } from "./dialects.ts";
 import { rowsOf, sumOf, type Query, type Statement, type Value } from "./query.ts";
@@ -235,4 +235,10 @@ function valueOf(dimension: ReportDimension, index: number, row: GroupRow, calen
 /** The instant at which the local hour of a time began. */
 function hourOf(calendar: Calendar, at: number): string {
   return new Date(calendar.spanOf("1h", at).start).toISOString();
+}
+
+/** See the ledger's port. */
+export function* readPrunedUntil(dialect: Dialect, calendar: Calendar): Query<number | null> {
+  const [row] = yield* rowsOf<{ last: bigint | null }>({ sql: dialect.lastCarried, values: [] });
+  return row === undefined || row.last === null ? null : calendar.spanOf("1d", Number(row.last)).end;
 }

@@ -1,13 +1,14 @@
 import type { Calendar } from "../../ports/calendar.ts";
-import type { LongQueries } from "../long-queries.ts";
+import type { LongQueries } from "../queries/interfaces.ts";
 import { sqliteDialect } from "../queries/dialects.ts";
-import { sharedQueries } from "../queries/long-queries.ts";
+import { sharedQueries } from "../queries/shared.ts";
 import { answer } from "./answer.ts";
-import type { Connection } from "./connection.ts";
-import { copyInto } from "./copy.ts";
+import { createPrivateFile, type Connection } from "./connection.ts";
 import { readWindows, readWindowsToAlert } from "./short-queries.ts";
 import { readRecent } from "./recent.ts";
 import { verify } from "./verify.ts";
+import { closeSync, fsyncSync, openSync } from "node:fs";
+import { dirname } from "node:path";
 
 /** Returns the long queries of a file, each answered at once on this thread. */
 export function longQueries(db: Connection, calendar: Calendar): LongQueries {
@@ -19,4 +20,16 @@ export function longQueries(db: Connection, calendar: Calendar): LongQueries {
     verify: async (onProgress) => verify(db, { calendar, onProgress }),
     copy: async (file) => copyInto(db, file),
   };
+}
+
+/** Writes all that the connection sees into a new file, durably. A file that is open is seen whole although it has no name any more. */
+export function copyInto(db: Connection, file: string): string {
+  if (createPrivateFile(file) === "exists") throw new Error(`${file} is there already`);
+  db.prepare("vacuum into ?").run(file);
+  for (const path of [file, dirname(file)]) {
+    const open = openSync(path, "r");
+    fsyncSync(open);
+    closeSync(open);
+  }
+  return file;
 }

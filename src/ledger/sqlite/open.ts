@@ -6,9 +6,9 @@ import type { Ledger, TimeSpan } from "../../ports/ledger.ts";
 import { calendarOf } from "../../platform/clock.ts";
 import type { BatchChannel } from "../commands.ts";
 import { Health, type StoreEvent } from "../health.ts";
-import type { LongQueries } from "../long-queries.ts";
+import type { LongQueries } from "../queries/interfaces.ts";
 import { olderSchema } from "../migrations.ts";
-import { ChangeListeners, queuedStore, refusing } from "../queued/store.ts";
+import { ChangeListeners, queuedStore, refusing } from "../queued-store.ts";
 import { CommandQueue } from "../queue.ts";
 import type { OpenResult, QueuedStore, StoreOptions } from "../store.ts";
 import { answerEach } from "./answer.ts";
@@ -24,7 +24,6 @@ import {
 import { longQueries } from "./long-queries.ts";
 import { knownSchema, migrate, schemaOf } from "./migrate.ts";
 import { openedFiles } from "./opened-files.ts";
-import { addCarriedToDays } from "./prune.ts";
 import { SqliteQueries } from "./short-queries.ts";
 import { rebuildDays } from "./rollups.ts";
 import { streamCharges, streamOver } from "./stream.ts";
@@ -319,6 +318,5 @@ function applyTimeZone(db: Connection, calendar: Calendar, at: number): void {
     db.prepare("update meta set time_zone = ?, changes = changes + 1").run(calendar.timeZone);
     new WindowBook(db, calendar).rebuild(at);
     rebuildDays(db, calendar);
-    addCarriedToDays(db);
   });
 }

@@ -1,8 +1,20 @@
 import type { Calendar } from "../../ports/calendar.ts";
-import { carriedId, horizons, noonOf, prunable, repeatStep, type Pruned, type PruneOptions } from "../pruning.ts";
-import { rollupAmounts, rollupCounts, rollupDimensions, rollupSums } from "../rollup-columns.ts";
-import { carriedByDay } from "../rollup-sums.ts";
-import { writeTransaction, type Connection, type Statement } from "./connection.ts";
+import {
+  carriedId,
+  horizons,
+  noonOf,
+  prunable,
+  repeatStep,
+  prunePreview,
+  type Pruned,
+  type PruneOptions,
+} from "../pruning.ts";
+import { rollupAmounts, rollupCounts } from "../rollups.ts";
+import { addedUp } from "./rollups.ts";
+import { writeTransaction, connectToRead, connectToWrite, type Connection, type Statement } from "./connection.ts";
+import { answer } from "./answer.ts";
+import { guarded, openCurrent, type CopyFailure } from "./backup.ts";
+import { storedCalendar } from "./open.ts";
 
 /** Charges that one transaction deletes: it takes some milliseconds, in which the proxy's writer waits. */
 const stepCharges = 200;
@@ -118,13 +130,13 @@ class Carrier {
 
   /**
    * The newest first. Within a transaction; answers how many it took. There are few, which only their own index knows: by
-   * time every charge that is to go would be looked at under the write lock.
+   * time every charge that is to go would be opened at under the write lock.
    */
   carryCorrections(): number {
     return this.#carry("indexed by charges_adjusting", "adjusts is not null order by admitted_at desc, seq desc", {});
   }
 
-  /** The oldest first; what stays is looked at once. Within a transaction; answers how many it took. */
+  /** The oldest first; what stays is opened at once. Within a transaction; answers how many it took. */
   carryOthers(): number {
     const after = "admitted_at >= :at and (admitted_at > :at or seq > :seq)";
     const count = this.#carry(
@@ -169,17 +181,33 @@ const carried = {
   posted: "charges join temp.step using (seq) where state = 'posted'",
 } as const;
 
-/** The part of an upsert that adds what is there and what comes. */
-function addedUp(names: readonly string[]): string {
-  return names.map((name) => `${name} = ${name} + excluded.${name}`).join(", ");
+export interface PruneFileOptions extends Omit<PruneOptions, "onProgress"> {
+  readonly path: string;
+  /** Only counts. */
+  readonly dryRun: boolean;
+  /** Told the share of the charges that is done, 0 to 1. */
+  readonly onProgress?: (share: number) => void;
 }
 
-/** After the rollup by days was rebuilt from the charges. */
-export function addCarriedToDays(db: Connection): void {
-  db.exec(
-    `insert into rollup_day (day, ${rollupDimensions.join(", ")}, ${rollupSums.join(", ")})
-     select day, ${rollupDimensions.join(", ")}, ${rollupSums.map((name) => `sum(${name})`).join(", ")} from (${carriedByDay("local_date(admitted_at) as day")})
-     where true group by day, ${rollupDimensions.join(", ")}
-     on conflict do update set ${addedUp(rollupCounts)}`,
-  );
+export type PruneFileResult =
+  | { readonly ok: true; readonly pruned: Pruned }
+  | { readonly ok: false; readonly failure: CopyFailure };
+
+/** Prunes the ledger of a path, in the zone that is stored in it, with or without a running proxy. */
+export async function pruneFile({ path, dryRun, onProgress, ...options }: PruneFileOptions): Promise<PruneFileResult> {
+  return await guarded<PruneFileResult>(async () => {
+    const opened = openCurrent(path);
+    if (!opened.ok) return opened;
+    opened.db.close();
+    const db = dryRun ? connectToRead(path) : connectToWrite(path);
+    try {
+      const inZone = { ...options, calendar: storedCalendar(db, options.calendar) };
+      const preview = answer(db, prunePreview(horizons(inZone)));
+      if (dryRun) return { ok: true, pruned: preview };
+      const onStep = (charges: number) => onProgress?.(Math.min(charges / Math.max(preview.charges, 1), 1));
+      return { ok: true, pruned: await prune(db, { ...inZone, onProgress: onStep }) };
+    } finally {
+      db.close();
+    }
+  });
 }

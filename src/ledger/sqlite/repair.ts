@@ -1,7 +1,7 @@
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Verification } from "../../ports/ledger.ts";
 import { repairRow } from "../audit/repair-row.ts";
-import { repairing, type RepairingOptions } from "../audit/repairing.ts";
+import { repairLedger, type RepairLedgerOptions } from "../audit/repair-ledger.ts";
 import { sqliteDialect } from "../queries/dialects.ts";
 import { answer } from "./answer.ts";
 import { guarded, openCurrent, type CopyFailure } from "./backup.ts";
@@ -9,7 +9,7 @@ import { connectToWrite, writeTransaction } from "./connection.ts";
 import { storedCalendar } from "./open.ts";
 import { verify } from "./verify.ts";
 
-export interface RepairOptions extends RepairingOptions {
+export interface RepairOptions extends RepairLedgerOptions {
   readonly path: string;
   /** The zone of a ledger that has none stored yet. */
   readonly calendar: Calendar;
@@ -22,13 +22,13 @@ export type RepairResult =
 /** Repairs the ledger at a path, with or without a running proxy. */
 export async function repair(options: RepairOptions): Promise<RepairResult> {
   return await guarded<RepairResult>(async () => {
-    const looked = openCurrent(options.path);
-    if (!looked.ok) return looked;
-    looked.db.close();
+    const opened = openCurrent(options.path);
+    if (!opened.ok) return opened;
+    opened.db.close();
     const db = connectToWrite(options.path);
     try {
       const calendar = storedCalendar(db, options.calendar);
-      const verification = await repairing(
+      const verification = await repairLedger(
         {
           verify: (on) => verify(db, { calendar, ...on }),
           repairRow: (derived) => writeTransaction(db, () => answer(db, repairRow(sqliteDialect, calendar, derived))),

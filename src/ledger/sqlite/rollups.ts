@@ -1,7 +1,6 @@
 import { tokenClasses } from "../../core/usage.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import { quarterMs, rollupDimensions, rollupSums } from "../rollup-columns.ts";
-import { sumsFromCharges } from "../rollup-sums.ts";
+import { quarterMs, rollupCounts, rollupDimensions, rollupSums, carriedByDay, sumsFromCharges } from "../rollups.ts";
 import type { Connection, Statement } from "./connection.ts";
 
 /** What one posted charge adds to the rollups of its quarter hour and its day. */
@@ -142,14 +141,25 @@ function selectCost(table: string, time: string): string {
 function upsert(table: string, time: string): string {
   const columns = [time, ...rollupDimensions, ...rollupSums];
   return `insert into ${table} (${columns.join(", ")}) values (${columns.map(() => "?").join(", ")})
-    on conflict do update set ${rollupSums.map((name) => `${name} = ${name} + excluded.${name}`).join(", ")}`;
+    on conflict do update set ${addedUp(rollupSums)}`;
 }
 
-/** Rebuilds the rollup by days from the charges, for another time zone. */
+/** Returns the assignments of an upsert that adds the new sums to those that exist. */
+export function addedUp(names: readonly string[]): string {
+  return names.map((name) => `${name} = ${name} + excluded.${name}`).join(", ");
+}
+
+/** Rebuilds the rollup by days from the charges and the carried sums, for another time zone. */
 export function rebuildDays(db: Connection, calendar: Calendar): void {
   db.prepare("delete from rollup_day").run();
   db.function("local_date", { deterministic: true }, (at: unknown) => calendar.dateOf(Number(at)));
   db.prepare(
     `insert into rollup_day (day, ${rollupDimensions.join(", ")}, ${rollupSums.join(", ")}) ${sumsFromCharges("local_date(admitted_at)")}`,
   ).run();
+  db.exec(
+    `insert into rollup_day (day, ${rollupDimensions.join(", ")}, ${rollupSums.join(", ")})
+     select day, ${rollupDimensions.join(", ")}, ${rollupSums.map((name) => `sum(${name})`).join(", ")} from (${carriedByDay("local_date(admitted_at) as day")})
+     where true group by day, ${rollupDimensions.join(", ")}
+     on conflict do update set ${addedUp(rollupCounts)}`,
+  );
 }

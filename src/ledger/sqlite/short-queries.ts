@@ -5,7 +5,7 @@ import type { PicoUsd } from "../../core/money.ts";
 import { parseCanonicalPrice, type PriceVersion } from "../../core/price.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { OldHold } from "../../ports/ledger.ts";
-import type { ShortQueries } from "../short-queries.ts";
+import type { ShortQueries } from "../queries/interfaces.ts";
 import { snapshot, withoutSeq, type StoredBudget } from "../rows/budgets.ts";
 import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
 import { readBudgets, readBudgetsOf, sumCharges } from "./budgets.ts";

@@ -1,7 +1,7 @@
 /* oxlint-disable unicorn/require-post-message-target-origin -- these are threads, not windows of a browser */
 import { Worker } from "node:worker_threads";
 import type { BatchChannel, BatchResult, Command } from "../commands.ts";
-import type { LongQueries } from "../long-queries.ts";
+import type { LongQueries } from "../queries/interfaces.ts";
 import type { OpenedFiles } from "./opened-files.ts";
 import { unpackOutcomes, type PackedOutcomes } from "./packed-outcomes.ts";
 

@@ -2,7 +2,7 @@ import { parentPort, workerData, type MessagePort } from "node:worker_threads";
 import { invariant } from "../../core/assert.ts";
 import { calendarOf } from "../../platform/clock.ts";
 import type { Command } from "../commands.ts";
-import type { LongQuery } from "../long-queries.ts";
+import type { LongQuery } from "../queries/interfaces.ts";
 import { connectToRead, connectToWrite, isStorageFault, type Connection } from "./connection.ts";
 import { longQueries } from "./long-queries.ts";
 import { lostFile, type OpenedFiles } from "./opened-files.ts";

@@ -3,7 +3,7 @@ import type { Charging } from "../../ports/ledger.ts";
 import type { RunSessions } from "../../ports/run-sessions.ts";
 import type { TeamStore } from "../../ports/team-store.ts";
 import type { Command } from "../../ledger/commands.ts";
-import { QueuedCharges } from "../../ledger/queued/charges.ts";
+import { QueuedCharges } from "../../ledger/queued-charges.ts";
 import type { Answer, CommandSink } from "../../ledger/queue.ts";
 import type { PrimaryLink, RequestCommand } from "./protocol.ts";
 

@@ -12,7 +12,7 @@ import type { Events } from "../../ports/events.ts";
 import { createAuthenticator, createKeyring } from "../../request/authenticate.ts";
 import { createMask } from "../../request/mask.ts";
 import { isRouted } from "../../request/task-routes.ts";
-import { ChangeListeners } from "../../ledger/queued/store.ts";
+import { ChangeListeners } from "../../ledger/queued-store.ts";
 import { systemClock } from "../../platform/clock.ts";
 import { createTokenCounter } from "../../platform/tokens/token-counter.ts";
 import { buildHttpFront, type Front } from "../http-front.ts";

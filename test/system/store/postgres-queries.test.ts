@@ -4,7 +4,7 @@ import type { Charge } from "../../../src/core/charge.ts";
 import { reportDimensions, type ChargeQuery, type ReportDimension, type TimeSpan } from "../../../src/ports/ledger.ts";
 import { spendDimensions, type SpendQuery } from "../../../src/ports/spend.ts";
 import { copyToPostgres } from "../../../src/ledger/copy/copy.ts";
-import type { LongQueries, LongQuery } from "../../../src/ledger/long-queries.ts";
+import type { LongQueries, LongQuery } from "../../../src/ledger/queries/interfaces.ts";
 import { answer } from "../../../src/ledger/postgres/answer.ts";
 import { connect, type Database } from "../../../src/ledger/postgres/connection.ts";
 import { longQueries as longQueriesOfServer } from "../../../src/ledger/postgres/long-queries.ts";

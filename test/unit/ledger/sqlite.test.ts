@@ -8,7 +8,7 @@ import { type Connection, connectToWrite, createPrivateFile } from "../../../src
 import { answerEach } from "../../../src/ledger/sqlite/answer.ts";
 import { bind } from "../../../src/ledger/tables/bind.ts";
 import { LedgerUnavailable } from "../../../src/ports/ledger.ts";
-import { queuedLedger } from "../../../src/ledger/queued/ledger.ts";
+import { queuedLedger } from "../../../src/ledger/queued-store.ts";
 import { longQueries } from "../../../src/ledger/sqlite/long-queries.ts";
 import { knownSchema, migrate } from "../../../src/ledger/sqlite/migrate.ts";
 import { inProcessChannel, openSqlite } from "../../../src/ledger/sqlite/open.ts";

@@ -4,7 +4,7 @@ import type { Admin, RunSession } from "../../../src/core/keys.ts";
 import { usd } from "../../../src/core/money.ts";
 import { LedgerUnavailable } from "../../../src/ports/ledger.ts";
 import type { NewMessage } from "../../../src/ports/outbox.ts";
-import { refusing } from "../../../src/ledger/queued/store.ts";
+import { refusing } from "../../../src/ledger/queued-store.ts";
 import { CommandQueue } from "../../../src/ledger/queue.ts";
 import { migrate } from "../../../src/ledger/sqlite/migrate.ts";
 import { answerEach } from "../../../src/ledger/sqlite/answer.ts";

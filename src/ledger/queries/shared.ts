@@ -1,16 +1,14 @@
 import type { Calendar } from "../../ports/calendar.ts";
-import type { LongQueries } from "../long-queries.ts";
+import type { LongQueries } from "./interfaces.ts";
 import { samples } from "../tables/account-samples.ts";
 import { readAudit } from "../tables/audit.ts";
 import type { Steps } from "../tables/table.ts";
-import { readCorrections, readTotals } from "./account.ts";
+import { readCorrections, readTotals, readRawUnits } from "./account.ts";
 import { readCharges } from "./charges.ts";
 import type { Dialect } from "./dialects.ts";
 import { readPostings } from "./postings.ts";
-import { readPrunedUntil } from "./pruned.ts";
-import { readRawUnits } from "./raw-units.ts";
+import { readPrunedUntil, readReport } from "./report.ts";
 import type { Query } from "./query.ts";
-import { readReport } from "./report.ts";
 import { readSpend } from "./spend.ts";
 
 type SharedQueries = Omit<LongQueries, "recent" | "windows" | "windowsToAlert" | "verify" | "copy">;

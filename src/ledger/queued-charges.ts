@@ -1,5 +1,5 @@
-import type { PicoUsd } from "../../core/money.ts";
-import type { StreamObservation } from "../../core/slices.ts";
+import type { PicoUsd } from "../core/money.ts";
+import type { StreamObservation } from "../core/slices.ts";
 import type {
   BurstMarksResult,
   ChargeEnd,
@@ -10,9 +10,9 @@ import type {
   Posting,
   SettleResult,
   WrittenResult,
-} from "../../ports/ledger.ts";
-import { holdCommand, postCommand, voidCommand } from "../commands.ts";
-import type { CommandSink } from "../queue.ts";
+} from "../ports/ledger.ts";
+import { holdCommand, postCommand, voidCommand } from "./commands.ts";
+import type { CommandSink } from "./queue.ts";
 
 /** Price ids that are remembered as written at most. */
 const pricesKept = 10_000;

@@ -1,8 +1,8 @@
 import type { Clock } from "../../ports/clock.ts";
 import type { Verification } from "../../ports/ledger.ts";
-import type { Later } from "../short-queries.ts";
+import type { Later } from "../queries/interfaces.ts";
 import type { Derived } from "./findings.ts";
-import type { Progress } from "./inspect.ts";
+import type { Progress } from "./verify-ledger.ts";
 import type { RepairedRow } from "./repair-row.ts";
 
 /** Most derived rows that one round repairs; the next round finds the others. */
@@ -14,7 +14,7 @@ const roundsMax = 5;
 /** Shortest pause between two transactions, in milliseconds. A longer step is followed by a pause of its own length. */
 const pauseMsMin = 2;
 
-export interface RepairingOptions {
+export interface RepairLedgerOptions {
   readonly clock: Clock;
   /** Waits, and keeps the process alive meanwhile. */
   readonly pause: (ms: number) => Promise<unknown>;
@@ -41,7 +41,7 @@ const order: readonly Derived["of"][] = ["carried", "rollup_day", "rollup_quarte
  * own, so that a repair may be interrupted and started again. Never touches charges, prices and budgets. Returns the
  * verification of the repaired ledger.
  */
-export async function repairing(ledger: Repairable, options: RepairingOptions): Promise<Verification> {
+export async function repairLedger(ledger: Repairable, options: RepairLedgerOptions): Promise<Verification> {
   for (let round = 1; ; round++) {
     const { verification, faults } = await findFaults(ledger, options.onProgress);
     const isLast = faults.length === 0 || round > roundsMax;
@@ -54,7 +54,7 @@ export async function repairing(ledger: Repairable, options: RepairingOptions): 
 async function repairAll(
   ledger: Repairable,
   faults: readonly Derived[],
-  { clock, pause, onRepaired }: RepairingOptions,
+  { clock, pause, onRepaired }: RepairLedgerOptions,
 ): Promise<number> {
   let count = 0;
   for (const derived of faults) {

@@ -1,7 +1,10 @@
-import type { AccountSamples } from "../ports/account-samples.ts";
-import type { AuditLog } from "../ports/audit-log.ts";
-import type { BudgetStore, LedgerMaintenance, LedgerQueries, ReportQuery } from "../ports/ledger.ts";
-import type { PostedCharge } from "./what-if-sums.ts";
+import type { AccountSamples } from "../../ports/account-samples.ts";
+import type { AuditLog } from "../../ports/audit-log.ts";
+import type { BudgetStore, LedgerMaintenance, LedgerQueries, ReportQuery, OldHold } from "../../ports/ledger.ts";
+import type { PostedCharge } from "../what-if-sums.ts";
+import type { Budget, BudgetWindow, Caller } from "../../core/budget.ts";
+import type { Charge } from "../../core/charge.ts";
+import type { PriceVersion } from "../../core/price.ts";
 
 /** Queries that may take seconds. A proxy answers them on a thread of their own. */
 export interface LongQueries {
@@ -39,4 +42,20 @@ export interface PostingPage {
   readonly postings: readonly PostedCharge[];
   /** Null after the last page. */
   readonly end: PageEnd | null;
+}
+
+/*
+ * Short reads, as the stores over the queue ask for them: of a file they are answered at once, of a server later.
+ */
+
+export type Later<T> = T | Promise<T>;
+
+/** See the ledger's port. */
+export interface ShortQueries {
+  charge(id: string): Later<Charge | undefined>;
+  price(id: string): Later<PriceVersion | undefined>;
+  pending(): Later<{ readonly count: number; readonly oldestAt: number | null }>;
+  oldHolds(before: number): Later<readonly OldHold[]>;
+  budgets(): Later<readonly Budget[]>;
+  windowsOf(caller: Caller, at: number): Later<readonly BudgetWindow[]>;
 }

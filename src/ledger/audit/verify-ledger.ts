@@ -1,0 +1,61 @@
+import type { Calendar } from "../../ports/calendar.ts";
+import type { Difference, Verification } from "../../ports/ledger.ts";
+import type { Dialect } from "../queries/dialects.ts";
+import { rowsOf, type Query } from "../queries/query.ts";
+import type { Derived, Report } from "./findings.ts";
+import { checkCarried } from "./carried-check.ts";
+import { checkPrices, checkTasks } from "./charge-check.ts";
+import { Pass } from "./pass.ts";
+import { readBudgetTexts, WindowCheck } from "./window-check.ts";
+
+/** Differences that are listed at most. */
+const differencesMax = 1000;
+
+export interface VerifyOptions {
+  readonly calendar: Calendar;
+  readonly onProgress?: Progress | undefined;
+  /** Told of every derived row that differs, of one several times where it has several differences. */
+  readonly onDerived?: ((derived: Derived) => void) | undefined;
+}
+
+/** See the ledger's port. `checkMore` is what only this database can have wrong. */
+export function* verifyLedger(
+  dialect: Dialect,
+  { calendar, onProgress, onDerived }: VerifyOptions,
+  checkMore: (report: Report) => Query<void>,
+): Query<Verification> {
+  const differences: Difference[] = [];
+  let unlisted = 0;
+  const report: Report = ({ kind, id, expected, found, derived }) => {
+    if (derived !== null) onDerived?.(derived);
+    if (differences.length < differencesMax) differences.push({ kind, id, expected, found });
+    else unlisted++;
+  };
+  const charges = yield* compareAll(dialect, calendar, report, onProgress);
+  yield* checkMore(report);
+  return { charges, differences, ...(unlisted > 0 && { unlisted }) };
+}
+
+/** Told the share of the charges that is done, 0 to 1. */
+export type Progress = (share: number) => void;
+
+/**
+ * Compares every stored sum and amount with what its charges say, from one snapshot and in bounded memory; answers how many
+ * charges there are. Nothing waits while it runs.
+ */
+function* compareAll(dialect: Dialect, calendar: Calendar, report: Report, onProgress?: Progress): Query<number> {
+  yield* checkPrices(report);
+  yield* checkCarried(report);
+  yield* checkTasks(report);
+  const total = onProgress === undefined ? 0 : yield* numberOf("select count(*) as number from charges");
+  const quartersFrom = yield* numberOf("select quarters_from as number from meta");
+  const windows = new WindowCheck(calendar, yield* readBudgetTexts(), report);
+  return yield* new Pass({ dialect, calendar, report, windows, quartersFrom }).run((done) =>
+    onProgress?.(done / total),
+  );
+}
+
+function* numberOf(sql: string): Query<number> {
+  const [row] = yield* rowsOf<{ number: bigint }>({ sql, values: [] });
+  return Number(row?.number ?? 0n);
+}
