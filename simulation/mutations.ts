@@ -73,8 +73,8 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a hold that is not voided when its client has left": [
     {
       file: "request/pipeline.ts",
-      from: "settled: settle(steps, covered, outcome, end)",
-      to: "settled: Promise.resolve(void [outcome, end])",
+      from: 'if (ending.kind === "task") {',
+      to: 'if (ending.kind === "task" || (ending.kind === "notSent" && ending.reason === "client_left")) {',
     },
   ],
   "an extension that forgets what is held": [

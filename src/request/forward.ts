@@ -145,7 +145,11 @@ class Forwarding implements GatewayReceiver, Indexed {
         this.stop(refusal === null ? clientLeft : { kind: "stopped", reason: refusal.code, refusal }),
       );
     const request = { method: exchange.method, path, headers, body, silenceMs: this.#limits.silenceMs };
-    this.#call = this.#gateway.send(request, this);
+    try {
+      this.#call = this.#gateway.send(request, this);
+    } catch (error) {
+      this.#fault(error);
+    }
   }
 
   /** Ends the call from our side; the client is told. */
@@ -157,6 +161,15 @@ class Forwarding implements GatewayReceiver, Indexed {
   }
 
   head(head: GatewayHead): void {
+    try {
+      this.#begin(head);
+    } catch (error) {
+      this.#fault(error);
+    }
+  }
+
+  /** Chooses the treatment of an answer by its head. */
+  #begin(head: GatewayHead): void {
     this.#head = head;
     const given = answerHeaders(head.rawHeaders);
     const masked = maskedHeaders(given, this.#mask);
@@ -218,10 +231,15 @@ class Forwarding implements GatewayReceiver, Indexed {
     try {
       this.#mode?.chunk(bytes as Buffer);
     } catch (error) {
-      if (this.#over) return;
-      this.#call?.abort();
-      this.#finish(Promise.reject(error as Error));
+      this.#fault(error);
     }
+  }
+
+  /** Ends the call for a bug of ours. Thrown from an event of the engine's socket, it would end the process. */
+  #fault(bug: unknown): void {
+    if (this.#over) return;
+    this.#call?.abort();
+    this.#finish(Promise.reject(bug as Error));
   }
 
   end(): void {
@@ -264,7 +282,11 @@ class Forwarding implements GatewayReceiver, Indexed {
   /** After it was sent: with a stream it is cut, without one nothing tells whether it was billed. */
   #break(reason: string, refusal: Refusal): void {
     if (this.#mode !== undefined) {
-      this.#finish(this.#mode.broken(reason, refusal));
+      try {
+        this.#finish(this.#mode.broken(reason, refusal));
+      } catch (error) {
+        this.#fault(error);
+      }
       return;
     }
     this.#refuse(refusal);

@@ -13,6 +13,8 @@ export interface Summary {
   readonly overheadMs: number | null;
   /** Its route, where it is not the path that it was registered for. */
   readonly route?: string;
+  /** A bug that stopped it after it was admitted; undefined for none. */
+  readonly error?: unknown;
 }
 
 /** Answers one exchange. Resolves when its answer is complete. */

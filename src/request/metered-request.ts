@@ -21,14 +21,13 @@ import { reserveTokens } from "./limits.ts";
 import { meterResponse } from "./meter.ts";
 import { basisOf, mayBeFitted, type Sending, type WrittenMaximum } from "./output-limit.ts";
 import {
-  doubted,
-  endOf,
+  notSent,
   pipeline,
   settle,
   type Covered,
+  type Ended,
   type FinallyForwarded,
   type PipelineSteps,
-  type Settleable,
   type Tagged,
 } from "./pipeline.ts";
 import type { Growth, Pricer, Pricing, Quote } from "./price.ts";
@@ -84,8 +83,7 @@ export function meteredRequest(steps: RequestSteps, endpoint: Endpoint): Handler
     cover: (exchange, from, quote, body) => cover(steps, endpoint, exchange, from, quote, body),
     forward: (exchange, covered) => forward(steps, endpoint, exchange, covered),
     leave: ({ growing }) => growing?.end(),
-    settle: (covered, forwarded, end) => meterAndSettle(steps, endpoint, covered, forwarded, end),
-    doubts: doubtsOf,
+    settle: (covered, ended, end) => meterAndSettle(steps, endpoint, covered, ended, end),
   });
 }
 
@@ -156,7 +154,6 @@ async function cover(
   quote: Quote,
   body: RequestBody,
 ): Promise<Covering> {
-  const { at } = quote;
   const gatewayHeaders = steps.gatewayHeaders(exchange, who.caller);
   const given: Sending = { quote, body: body.seen, written: null };
   const limited = limitOutput(steps, exchange, { endpoint, who, headers: gatewayHeaders }, given);
@@ -191,15 +188,6 @@ async function cover(
   const { held } = holding;
   const sending = holding.fitted ?? first;
   const additions = additionsTo(steps, endpoint, sending.quote, { held, earlier });
-  if (idempotency !== null) {
-    const refusal = await rememberWritten(steps, idempotency, { maximum: sending.written, ...additions }, at);
-    if (refusal !== null) {
-      const outcome = { kind: "notSent", reason: "written_otherwise" } as const;
-      await settle(steps, { slot, held, quote: sending.quote, who }, outcome, endOf(exchange, steps.clock));
-      return { ok: false, refusal };
-    }
-  }
-  sealBody(steps, who, held, body);
   const { stream } = sending.quote.request;
   return {
     ok: true,
@@ -208,25 +196,35 @@ async function cover(
 }
 
 /** Says what may still come of a form that is priced and held for. */
-function sealBody(steps: RequestSteps, who: Authenticated, { room, price }: Held, body: RequestBody): void {
-  body.seal({
+function sealBody(steps: RequestSteps, { who, held: { room, price }, given }: MeteredRequest): void {
+  given.seal({
     // A price of requests is times `n`, so that one which comes late would be paid by us.
     isFirm: room !== null || price?.perRequest != null,
     isClosed: room !== null || hasModelList(who) || steps.unknownFields === "refuse",
   });
 }
 
-/** Sends a request, and once more where the gateway refuses only the usage that was asked for. */
+/** Remembers the written values of a request and sends it, and once more where the gateway refuses only the usage that was asked for. */
 async function forward(
   steps: RequestSteps,
   endpoint: Endpoint,
   exchange: Exchange,
   covered: MeteredRequest,
 ): Promise<FinallyForwarded> {
+  const { quote, written } = covered;
+  if (covered.idempotency !== null) {
+    const values = { maximum: written, ...covered.additions };
+    const refusal = await rememberWritten(steps, covered.idempotency, values, quote.at);
+    if (exchange.clientGone) return notSent("client_left");
+    if (refusal !== null) {
+      exchange.refuse(refusal);
+      return notSent("written_otherwise");
+    }
+  }
+  sealBody(steps, covered);
   const first = await send(steps, endpoint, exchange, covered);
   const { ending } = first;
   if (ending.kind !== "usageRefused") return first as FinallyForwarded;
-  const { quote, written } = covered;
   const { headers, idempotency } = withoutUsageOf(endpoint.route, covered.headers);
   covered.headers = headers;
   covered.additions = { ...covered.additions, usage: false };
@@ -386,7 +384,7 @@ async function meterAndSettle(
   steps: RequestSteps,
   endpoint: Endpoint,
   covered: MeteredRequest,
-  { ending, terms }: Settleable,
+  { ending, terms }: Ended,
   end: ChargeEnd,
 ): Promise<void> {
   const { quote, held, growing, given, body, slot, who } = covered;
@@ -402,10 +400,9 @@ async function meterAndSettle(
   const hold = growing === undefined ? held.hold : await growing.settled();
   // Now all of a form has passed.
   reportUnknown(steps, endpoint, given.lateUnknown);
-  const known = doubted(
-    billing === undefined ? outcome : { ...outcome, billing },
-    mergeDoubts(doubts, doubtsOf(covered)),
-  );
+  const all = mergeDoubts(outcome.doubts, doubts, doubtsOf(covered));
+  const known =
+    billing === undefined && all.length === 0 ? outcome : { ...outcome, ...(billing && { billing }), doubts: all };
   await settle(steps, { slot, held: { ...held, hold, servedPrice }, quote, who }, known, end);
 }
 

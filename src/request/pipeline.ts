@@ -1,4 +1,3 @@
-import { mergeDoubts, type Doubt } from "../core/usage.ts";
 import type { Refusal } from "../core/refusals.ts";
 import { tokensUsed, type Outcome } from "../core/settlement.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
@@ -14,7 +13,7 @@ import type { Forwarder } from "./forward.ts";
 import type { GatewayHeaders } from "./gateway-headers.ts";
 import { notForwarded, refuse, withKey, type Handler, type Summary } from "./handler.ts";
 import { withSlot, type Limiter, type Slot } from "./limits.ts";
-import type { Forwarded, ResponseEnding, UsageRefused } from "./response.ts";
+import type { Ending, Forwarded, ResponseEnding, UsageRefused } from "./response.ts";
 import { settleCharge, type SettleDeps, type SettleParams } from "./settle.ts";
 import type { TaskOwner } from "./task-ownership.ts";
 
@@ -67,7 +66,7 @@ export interface Covered extends Admitted {
 export type FinallyForwarded = Forwarded<Exclude<ResponseEnding, UsageRefused>>;
 
 /** Differences between kinds of requests. The pipeline calls these in the order in which they are listed. */
-export interface RequestKind<Body extends { release(): void }, Request, Quote extends Priced, Own extends Covered> {
+interface RequestKind<Body extends { release(): void }, Request, Quote extends Priced, Own extends Covered> {
   /** Its name in charges and metrics. */
   readonly route: string;
   /** Reads the body once. A refusal of null: its client has left. */
@@ -84,22 +83,18 @@ export interface RequestKind<Body extends { release(): void }, Request, Quote ex
   price(request: Request, who: Authenticated, at: number): Result<"quote", Quote> | Promise<Result<"quote", Quote>>;
   /** Limits the request and holds its worst case: afterwards it has a durable row. */
   cover(exchange: Exchange, from: Tagged, quote: Quote, body: Body): Promise<Result<"covered", Own>>;
-  /** Sends it to the gateway, and gives its client the answer. */
+  /** Sends it to the gateway and gives its client the answer, or refuses it (`notSent`). */
   forward(exchange: Exchange, covered: Own): Promise<FinallyForwarded>;
   /** Releases what it used while it was forwarded. */
   leave(covered: Own): void;
   /** Settles the charge after the client has its answer. Never rejects for an answer that cannot be read. */
-  settle(covered: Own, forwarded: Settleable, end: ChargeEnd): Promise<void>;
-  /** Reasons why its amount may differ from the bill. */
-  doubts(covered: Own): readonly Doubt[];
+  settle(covered: Own, ended: Ended, end: ChargeEnd): Promise<void>;
 }
 
 type Result<Name extends string, Value> = (Readonly<Record<Name, Value>> & { readonly ok: true }) | Refused;
 
-/** A forwarded request whose charge no task ends. */
-export type Settleable = FinallyForwarded & {
-  readonly ending: Exclude<FinallyForwarded["ending"], { readonly kind: "task" }>;
-};
+/** A request whose charge no task ends. */
+export type Ended = Pick<Forwarded<Ending>, "ending" | "terms">;
 
 /** authenticate ─▶ limits ─▶ read body once ─▶ price ─▶ hold ─▶ forward ─▶ meter ─▶ settle */
 export function pipeline<Body extends { release(): void }, Request, Quote extends Priced, Own extends Covered>(
@@ -145,34 +140,23 @@ async function answerRequest<Body extends { release(): void }, Request, Quote ex
   const { stream, slot } = covered;
   const model = covered.quote.model?.id ?? "other";
   if (stream) steps.events.requestStarted("stream");
-  if (exchange.clientGone) {
-    kind.leave(covered);
-    const outcome = { kind: "notSent", reason: "client_left" } as const;
-    const end = endOf(exchange, steps.clock);
-    return { summary: { ...notForwarded, model, stream }, settled: settle(steps, covered, outcome, end) };
-  }
   let forwarded: FinallyForwarded;
+  let error: unknown;
   try {
-    forwarded = await kind.forward(exchange, covered);
-  } catch (error) {
-    // A bug of ours; its hold must not stay pending until the next start.
-    kind.leave(covered);
-    const outcome = doubted({ kind: "unknown", reason: "internal_error" }, kind.doubts(covered));
-    await settle(steps, covered, outcome, endOf(exchange, steps.clock));
-    throw error;
+    forwarded = exchange.clientGone ? notSent("client_left") : await kind.forward(exchange, covered);
+  } catch (bug) {
+    // Its hold must not stay pending until the next start.
+    forwarded = unanswered({ kind: "unknown", reason: "internal_error" });
+    error = bug;
   }
   kind.leave(covered);
-  const { firstTokenMs, overheadMs } = forwarded;
-  const summary = { model, stream, firstTokenMs, overheadMs };
-  if (!isSettleable(forwarded)) {
+  const { ending, terms, firstTokenMs, overheadMs } = forwarded;
+  const summary = { model, stream, firstTokenMs, overheadMs, error };
+  if (ending.kind === "task") {
     if (slot.countsTokens) slot.settleTokens(0);
     return { summary, settled: Promise.resolve() };
   }
-  return { summary, settled: kind.settle(covered, forwarded, endOf(exchange, steps.clock, forwarded)) };
-}
-
-function isSettleable(forwarded: FinallyForwarded): forwarded is Settleable {
-  return forwarded.ending.kind !== "task";
+  return { summary, settled: kind.settle(covered, { ending, terms }, endOf(exchange, steps.clock, forwarded)) };
 }
 
 /** Price and hold: afterwards the request has a durable row, or it is refused. */
@@ -208,6 +192,16 @@ async function admit<Body extends { release(): void }, Request, Quote extends Pr
   return covering;
 }
 
+/** The end of a request that nothing was answered to. */
+function unanswered(ending: Ending): FinallyForwarded {
+  return { ending, terms: null, gatewayRequestId: null, firstTokenMs: null, overheadMs: null };
+}
+
+/** The end of a request with a hold that is not sent. */
+export function notSent(reason: string): FinallyForwarded {
+  return unanswered({ kind: "notSent", reason });
+}
+
 /** Ends the hold, and replaces the reserved tokens by those that were used. */
 export function settle(
   steps: SettleDeps,
@@ -217,10 +211,6 @@ export function settle(
 ): Promise<void> {
   if (slot.countsTokens) slot.settleTokens(tokensUsed(outcome));
   return settleCharge(steps, { held, quote, who, outcome, end });
-}
-
-export function doubted(outcome: Outcome, doubts: readonly Doubt[]): Outcome {
-  return doubts.length === 0 ? outcome : { ...outcome, doubts: mergeDoubts(outcome.doubts, doubts) };
 }
 
 /** Describes the end of a request now; `forwarded` where the gateway answered. */

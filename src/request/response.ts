@@ -48,8 +48,8 @@ export interface Forwarded<How extends ResponseEnding = ResponseEnding> {
   readonly gatewayRequestId: string | null;
   /** From arrival to the first byte of the answer's body; null when there was none. Milliseconds. */
   readonly firstTokenMs: number | null;
-  /** From arrival to sending to the gateway. Milliseconds. */
-  readonly overheadMs: number;
+  /** From arrival to sending to the gateway; null where nothing was sent. Milliseconds. */
+  readonly overheadMs: number | null;
 }
 
 /** Dependencies of every mode of a response. */

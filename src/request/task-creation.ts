@@ -1,4 +1,3 @@
-import { noDoubts } from "../core/usage.ts";
 import { noMoney } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";
 import { outcomeOfStatus, type Outcome } from "../core/settlement.ts";
@@ -9,17 +8,18 @@ import { invalid } from "../wire/model-request.ts";
 import { equalFolded } from "../wire/findings.ts";
 import { readTaskRequest, type TaskRequest, type TaskRequestResult } from "../wire/task-request.ts";
 import { readRefusedCreation, readTaskRecord, tasksMentioned, tasksNamed } from "../wire/task.ts";
-import { noWebhook } from "../wire/webhook-config.ts";
+import { noWebhook, type WebhookConfig } from "../wire/webhook-config.ts";
 import { mayUseModel, type Authenticated } from "./authenticate.ts";
 import type { Handler } from "./handler.ts";
 import { holdRefusal, writeHold } from "./hold.ts";
 import {
   endOf,
+  notSent,
   pipeline,
   settle,
   type Covered,
+  type Ended,
   type FinallyForwarded,
-  type Settleable,
   type Tagged,
 } from "./pipeline.ts";
 import { unchangedAnswer, withhold, type Shown, type Verdict } from "./response.ts";
@@ -67,10 +67,9 @@ type Quote = TaskQuote & Pick<Asked, "mentioned">;
 /** A creation that a durable hold covers. */
 interface Creation extends Covered {
   readonly quote: Quote;
-  /** The body as it is sent. */
+  /** The body as it came. */
   readonly body: Buffer;
-  /** Changes answers about the task for its client. */
-  readonly shown: Shown;
+  readonly webhook: WebhookConfig;
   readonly leave: () => void;
 }
 
@@ -88,7 +87,6 @@ export function createTask(steps: TaskSteps, path: CreationPath = unifiedCreatio
     forward: (exchange, covered) => forward(steps, path, exchange, covered),
     leave: (covered) => covered.leave(),
     settle: (covered, { ending }, end) => settle(steps, covered, outcomeOf(ending, covered), end),
-    doubts: () => noDoubts,
   });
 }
 
@@ -164,19 +162,11 @@ async function cover(
   try {
     const refusal = await hold(steps, path, exchange, from, quote);
     if (refusal !== null) return { ok: false, refusal };
-    const enlisted = path.hasWebhook
-      ? await steps.webhooks.enlist(body, exchange.id, webhook.config)
-      : { ok: true as const, body, shown: unchangedAnswer };
-    const held = { id: exchange.id, route: path.route, hold: quote.hold, price: quote.model?.price?.version ?? null };
-    const { who, slot } = from;
-    if (!enlisted.ok) {
-      const outcome = { kind: "notSent", reason: enlisted.refusal.code } as const;
-      await settle(steps, { who, slot, held, quote }, outcome, endOf(exchange, steps.clock));
-      return enlisted;
-    }
     isCovered = true;
-    const { body: sent, shown } = enlisted;
-    return { ok: true, covered: { who, slot, held, quote, stream: false, body: sent, shown, leave: room.leave } };
+    const { who, slot } = from;
+    const held = { id: exchange.id, route: path.route, hold: quote.hold, price: quote.model?.price?.version ?? null };
+    const { leave } = room;
+    return { ok: true, covered: { who, slot, held, quote, stream: false, body, webhook: webhook.config, leave } };
   } finally {
     if (!isCovered) room.leave();
   }
@@ -200,12 +190,22 @@ async function hold(
 /** Forms. A body that was read as JSON is sent as JSON: another reader of its bytes could find other fields. */
 const formType = /^\s*(?:application\/x-www-form-urlencoded|multipart\/form-data)/i;
 
+/** Writes our own webhook into a creation, and sends it. */
 async function forward(
   steps: TaskSteps,
   path: CreationPath,
   exchange: Exchange,
   covered: Creation,
 ): Promise<FinallyForwarded> {
+  const enlisted = path.hasWebhook
+    ? await steps.webhooks.enlist(covered.body, exchange.id, covered.webhook)
+    : { ok: true as const, body: covered.body, shown: unchangedAnswer };
+  if (exchange.clientGone) return notSent("client_left");
+  if (!enlisted.ok) {
+    exchange.refuse(enlisted.refusal);
+    return notSent(enlisted.refusal.code);
+  }
+  const { body, shown } = enlisted;
   const headers = steps.gatewayHeaders(exchange, covered.who.caller);
   const isForm = !path.isFree && formType.test(headers["content-type"] ?? "");
   const { ending, overheadMs } = await steps.forwarder.forward({
@@ -213,11 +213,17 @@ async function forward(
     exchange,
     path: exchange.path + exchange.query,
     headers: isForm ? { ...headers, "content-type": "application/json" } : headers,
-    body: exchange.method === "GET" ? undefined : covered.body,
-    inspect: (status, plain) => inspect(steps, path, exchange, covered, status, plain),
+    body: exchange.method === "GET" ? undefined : body,
+    inspect: (status, plain) => inspect(steps, path, exchange, { ...covered, shown }, status, plain),
   });
   if (ending.kind === "usageRefused") throw new Error("no usage was asked for, and it was refused");
   return { ending, terms: null, gatewayRequestId: null, firstTokenMs: null, overheadMs };
+}
+
+/** A creation that was sent. */
+interface Sent extends Creation {
+  /** Changes answers about the task for its client. */
+  readonly shown: Shown;
 }
 
 type Created = TaskRecord & { readonly taskId: string };
@@ -227,7 +233,7 @@ async function inspect(
   steps: TaskSteps,
   path: CreationPath,
   exchange: Exchange,
-  covered: Creation,
+  covered: Sent,
   status: number,
   plain: Buffer | undefined,
 ): Promise<Verdict> {
@@ -255,7 +261,7 @@ function withholdForeign(exchange: Exchange): Verdict {
 async function bindCreated(
   steps: TaskSteps,
   exchange: Exchange,
-  covered: Creation,
+  covered: Sent,
   record: Created,
   plain: Buffer,
 ): Promise<Verdict> {
@@ -335,11 +341,16 @@ async function bindFurther(
       errors: [],
     } as const;
     const bound = await bind(steps, charge, covered, nothing);
-    if (!bound.ok)
-      steps.log.error(
-        { request_id: exchange.id, task_id: taskId, reason: bound.reason },
-        "a further task of a creation could not be written down; nothing pays for it",
-      );
+    if (bound.ok) continue;
+    // Another answer that names it was faster, and its charge pays.
+    if (bound.reason === "taken") {
+      await steps.ledger.void(charge, "task_known", endOf(exchange, steps.clock));
+      continue;
+    }
+    steps.log.error(
+      { request_id: exchange.id, task_id: taskId, reason: bound.reason },
+      "a further task of a creation could not be written down; recovery posts its hold",
+    );
   }
 }
 
@@ -386,7 +397,7 @@ function refusalIn(text: Buffer, billsServerErrors: boolean): Outcome | undefine
 }
 
 /** Decides how the charge of a creation ends that has no task. */
-function outcomeOf(ending: Settleable["ending"], { quote }: Creation): Outcome {
+function outcomeOf(ending: Ended["ending"], { quote }: Creation): Outcome {
   switch (ending.kind) {
     case "judged":
       return ending.outcome;

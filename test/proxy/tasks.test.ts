@@ -281,3 +281,23 @@ describe("a creation", () => {
     expect(await home.proxy.serving.tasks.find("t-1")).toMatchObject({ key: expect.any(String), status: "pending" });
   });
 });
+
+it("of many creations whose answers name the same further task, one charge pays for it and no other hold stays", async () => {
+  const parallel = 8;
+  const asked = Promise.withResolvers<void>();
+  let made = 0;
+  await using home = await before(async ({ method }) => {
+    if (method !== "POST") return { status: 404 };
+    const taskId = `own-${++made}`;
+    if (made === parallel) asked.resolve();
+    await asked.promise;
+    const data = { task_id: taskId, status: "pending", tasks: [{ task_id: "shared-1", status: "pending" }] };
+    return { body: JSON.stringify({ code: 200, data, message: "success" }) };
+  });
+  const { proxy } = home;
+  const answers = await Promise.all(Array.from({ length: parallel }, () => create(proxy, {})));
+  expect(answers.map(({ status }) => status)).toEqual(Array.from({ length: parallel }, () => 200));
+  const charges = await proxy.charges();
+  expect(charges.filter(({ state }) => state === "pending")).toHaveLength(parallel + 1);
+  expect(charges.filter(({ state }) => state === "voided").every(({ reason }) => reason === "task_known")).toBe(true);
+});

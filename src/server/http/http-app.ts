@@ -75,13 +75,20 @@ function observed({ path, handler, isMine }: Route, options: HttpAppOptions): Re
 
   async function answer(exchange: HttpExchange): Promise<Summary> {
     try {
-      return await handler(exchange);
+      const summary = await handler(exchange);
+      if (summary.error === undefined) return summary;
+      fail(exchange, summary.error);
+      return { ...summary, error: undefined };
     } catch (error) {
-      if (!(error instanceof LedgerUnavailable))
-        log.error({ request_id: exchange.id, route: path, err: error }, "a request failed inside Farebox");
-      abort(exchange, error);
+      fail(exchange, error);
       return notForwarded;
     }
+  }
+
+  function fail(exchange: HttpExchange, error: unknown): void {
+    if (!(error instanceof LedgerUnavailable))
+      log.error({ request_id: exchange.id, route: path, err: error }, "a request failed inside Farebox");
+    abort(exchange, error);
   }
 }
 

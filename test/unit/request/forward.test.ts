@@ -67,6 +67,39 @@ it("ends each answer that takes too long at its own time, with one timer for all
   expect(clock.waiting, "nothing runs any more").toBe(0);
 });
 
+it.each(["head", "send"] as const)("a bug at %s ends its own request, and nothing of it is left", async (where) => {
+  const clock = manualClock();
+  let aborted = 0;
+  const forwarder = createForwarder({
+    gateway: {
+      send: (_request, receiver) => {
+        if (where === "send") throw new Error("a bug");
+        queueMicrotask(() =>
+          receiver.head({ status: 200, statusText: "OK", rawHeaders: [], header: () => "text/event-stream" }),
+        );
+        return { sent: true, abort: () => aborted++, pause: () => undefined, resume: () => undefined };
+      },
+    },
+    clock,
+    mask: (bytes) => bytes,
+    limits: { silenceMs: 1_000, wholeMs },
+  });
+  const exchange = {
+    onClientGone: () => undefined,
+    startedAt: 0,
+    begin() {
+      throw new Error("a bug");
+    },
+  };
+  const params = { exchange: exchange as unknown as Exchange, path: "/", headers: {}, body: undefined };
+  const answer = { endpoint: chatCompletions, stream: true, dropUsageChunk: false, watch: undefined };
+  const rest = { wholeBytesMax: null, inspect: () => null, ownHeaders: [], costHeaders: () => [], cutAtMaximum: null };
+  await expect(forwarder.forward({ ...params, ...answer, ...rest })).rejects.toThrow("a bug");
+  expect(aborted).toBe(where === "head" ? 1 : 0);
+  clock.advance(wholeMs);
+  expect(clock.waiting, "nothing runs any more").toBe(0);
+});
+
 it("Running has what was added and not removed, in any order", () => {
   fc.assert(
     fc.property(fc.array(fc.nat(20)), (steps) => {

@@ -6,11 +6,12 @@ import { silentLog } from "../../../src/platform/log.ts";
 import type { Exchange } from "../../../src/ports/exchange.ts";
 import { chatCompletions, readChatRequest } from "../../../src/wire/endpoints/chat-completions.ts";
 
-it("settles the hold of a request that fails inside Farebox: it does not wait for the next start", async () => {
-  const body = Buffer.from('{"model":"m","messages":[{"role":"user","content":"hi"}]}');
+it("settles the hold of a request that fails inside Farebox: it does not wait for the next start, and its stream is counted as ended", async () => {
+  const body = Buffer.from('{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}');
   const read = readChatRequest(body);
   if (!read.ok) throw new Error("the request is sound");
   const posted: Posting[] = [];
+  const works: Promise<void>[] = [];
   let released = 0;
   const quote = {
     request: read.request,
@@ -36,10 +37,10 @@ it("settles the hold of a request that fails inside Farebox: it does not wait fo
       },
     },
     clock: { now: () => 0, monotonic: () => 0 },
-    events: { admitted: () => undefined, posted: () => undefined },
+    events: { admitted: () => undefined, posted: () => undefined, requestStarted: () => undefined },
     log: silentLog,
     streamUsage: "pass",
-    background: (work: Promise<void>) => void work.catch(() => undefined),
+    background: (work: Promise<void>) => void works.push(work),
   } as unknown as RequestSteps;
   const exchange = {
     id: "1",
@@ -51,7 +52,9 @@ it("settles the hold of a request that fails inside Farebox: it does not wait fo
     headers: () => [],
     readBody: async () => ({ ok: true, bytes: body, release: () => released++ }),
   } as unknown as Exchange;
-  await expect(meteredRequest(steps, chatCompletions)(exchange)).rejects.toThrow("a bug");
+  const summary = await meteredRequest(steps, chatCompletions)(exchange);
+  expect(summary).toMatchObject({ stream: true, error: new Error("a bug") });
+  await Promise.all(works);
   expect(posted).toMatchObject([{ source: "assumed", reason: "internal_error" }]);
   expect(released).toBe(1);
 });
