@@ -4,11 +4,12 @@ import { contentId } from "../wire/content-id.ts";
 import { blockOf, readPriceFile, type Block, type Path, type ReadFile } from "./read.ts";
 import { catalogueOf, type CatalogueData, type Entry, type LoadedCatalogue } from "./catalogue.ts";
 import { suggest, type Fault } from "../core/fault.ts";
-import type { Origins } from "./origins.ts";
 import { readFraction, type Fraction } from "./rates.ts";
 import { resolveModel, type ModelStatement } from "./resolve.ts";
 import { routesOf } from "./routes.ts";
 import { resolveTasks } from "./task-prices.ts";
+import type { StatedModel, StatedTraits } from "./schema.ts";
+import type { FileLocation } from "../ports/catalogue.ts";
 
 /** A price file's text and the name that its faults are reported under. */
 export interface PriceText {
@@ -287,4 +288,26 @@ function inOrder(faults: readonly Fault[], files: readonly ReadFile[]): Fault[] 
   return faults.toSorted(
     (a, b) => (rank.get(a.file) ?? 0) - (rank.get(b.file) ?? 0) || a.line - b.line || a.column - b.column,
   );
+}
+
+/** A model in force as its file states it: for people who ask where a price comes from, never on the path of a request. */
+export interface ModelOrigin {
+  readonly provider: string;
+  readonly model: StatedModel;
+  /** Values that its file states for all of its models. */
+  readonly defaults: StatedTraits;
+  /** Its group's share of the official price; null for a model without a group. */
+  readonly fraction: Fraction | null;
+  readonly file: string;
+  /** Counts from 0, the shipped files. */
+  readonly layer: number;
+  readonly line: number;
+  /** Of each of its prices. */
+  readonly lines: readonly number[];
+}
+
+export interface Origins {
+  /** By id; the ceiling price of unknown models among them, where one is stated. */
+  readonly models: ReadonlyMap<string, ModelOrigin>;
+  readonly groups: ReadonlyMap<string, FileLocation>;
 }

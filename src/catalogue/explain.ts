@@ -2,7 +2,7 @@ import type { Catalogue, FileLocation, PriceEntry, PriceExplanation, RateRule, T
 import { ceilingPrice, serviceTierNames } from "../core/price.ts";
 import { statedClass, tokenClasses } from "../core/usage.ts";
 import { nearest } from "../core/fault.ts";
-import type { ModelOrigin, Origins } from "./origins.ts";
+import type { ModelOrigin, Origins } from "./build.ts";
 import { rateRule, type Fraction, type StatedSides } from "./rates.ts";
 import { sidesOf } from "./resolve.ts";
 import type { StatedPrice } from "./schema.ts";

@@ -3,9 +3,8 @@ import type { PriceVersion } from "../core/price.ts";
 import type { TaskHistory, TaskQuantity, TaskSpan } from "../ports/catalogue.ts";
 import type { Block } from "./read.ts";
 import { chargedUsd, freeRates, inexact, usdOf, type Fraction } from "./rates.ts";
-import { pin, type ModelStatement } from "./resolve.ts";
+import { pin, validities, type ModelStatement, type Validity } from "./resolve.ts";
 import type { StatedTaskPrice } from "./schema.ts";
-import { validities, type Validity } from "./validity.ts";
 
 /** The task prices of a model at all times; faults are reported and make them incomplete. */
 export function resolveTasks(statement: ModelStatement, fraction: Fraction | null): readonly TaskHistory[] {

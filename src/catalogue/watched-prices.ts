@@ -3,10 +3,10 @@ import { watch, type FSWatcher } from "node:fs";
 import type { Clock } from "../ports/clock.ts";
 import { loop, sleep, type Loop } from "../platform/loop.ts";
 import { buildCatalogue, type CatalogueBuilder, type PriceText } from "./build.ts";
-import { buildOnThread } from "./building-thread.ts";
-import type { LoadedCatalogue } from "./catalogue.ts";
+import { catalogueOf, type CatalogueData, type LoadedCatalogue } from "./catalogue.ts";
 import type { Fault } from "../core/fault.ts";
 import { readPriceFolder, readPriceTexts, type PriceFolders, type PriceTexts } from "./load.ts";
+import { Worker } from "node:worker_threads";
 
 /** Result of reading the files again. */
 export type Reload =
@@ -176,4 +176,30 @@ export class WatchedPrices implements Disposable {
 
 function fingerprint(texts: PriceTexts): string {
   return createHash("sha256").update(JSON.stringify(texts)).digest("hex");
+}
+
+/** What the thread answers with: data only. */
+export type BuildReport =
+  | { readonly ok: true; readonly parts: CatalogueData }
+  | { readonly ok: false; readonly faults: readonly Fault[] };
+
+/** The worker is a .ts file in a checkout and a .js file in the package. */
+const entry = new URL(import.meta.url.endsWith(".ts") ? "./worker.ts" : "./worker.js", import.meta.url);
+
+export type BuiltOnThread =
+  | { readonly ok: true; readonly catalogue: LoadedCatalogue }
+  | { readonly ok: false; readonly faults: readonly Fault[] };
+
+/** As `buildCatalogue`, on a thread that ends with it. Rejects when the thread cannot run. */
+export function buildOnThread(layers: readonly (readonly PriceText[])[]): Promise<BuiltOnThread> {
+  return new Promise((resolve, reject) => {
+    // The process's own flags are not for a thread: `--input-type`, for one, forbids it to have a file.
+    const worker = new Worker(entry, { name: "prices", workerData: layers, execArgv: [] });
+    worker.unref();
+    worker.once("message", (report: BuildReport) => {
+      resolve(report.ok ? { ok: true, catalogue: catalogueOf(report.parts) } : report);
+    });
+    worker.once("error", reject);
+    worker.once("exit", (code) => reject(new Error(`the thread that checks prices ended with ${code}`)));
+  });
 }

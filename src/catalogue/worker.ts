@@ -2,7 +2,7 @@
 import { parentPort, workerData } from "node:worker_threads";
 import { invariant } from "../core/assert.ts";
 import { buildCatalogue, type PriceText } from "./build.ts";
-import type { BuildReport } from "./building-thread.ts";
+import type { BuildReport } from "./watched-prices.ts";
 
 invariant(parentPort !== null, "this file is the entry of a thread");
 const result = buildCatalogue(workerData as readonly (readonly PriceText[])[]);

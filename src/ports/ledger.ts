@@ -5,7 +5,7 @@ import type { ChargePrices } from "../core/cost.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { HoldBasis } from "../core/bounds.ts";
 import type { PriceVersion } from "../core/price.ts";
-import type { RawUnits } from "../core/raw-units.ts";
+import type { RawUnits } from "../core/task-settlement.ts";
 import type { CorrectionMade } from "../core/reconciliation.ts";
 import type { Settlement } from "../core/settlement.ts";
 import type { BurstMark, StreamObservation } from "../core/slices.ts";

@@ -1,7 +1,7 @@
 import type { HoldBasis } from "../core/bounds.ts";
 import type { Refusal } from "../core/refusals.ts";
 import { invalid } from "../wire/model-request.ts";
-import { withOutputMaximum, type OutputMaximum } from "../wire/output-maximum.ts";
+import { withOutputMaximum, type OutputMaximum } from "../wire/endpoint.ts";
 import type { Pricing, Quote } from "./price.ts";
 
 /** A maximum that Farebox wrote into a request, for each choice. */

@@ -1,7 +1,7 @@
 import type { Refusal } from "../core/refusals.ts";
 import { decodedBytesMax, decodeInto, isPlain } from "../wire/headers.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
-import type { StreamAnswer, Transcript } from "../wire/stream-transcript.ts";
+import type { StreamAnswer, Transcript } from "../wire/stream-output.ts";
 import { CutResponseFilter, UsageChunkFilter, type EventFilter } from "../wire/usage-chunk-filter.ts";
 import { passOn, writtenIn, type Ending, type ResponseDeps, type ResponseMode } from "./response.ts";
 import type { StreamWatch } from "./stream-watch.ts";

@@ -3,8 +3,16 @@ import { answerTerms, citesPages, withCitations, type AnswerTerms, type ToolCall
 import { isObject, listOr, objectOr, parseJson, type JsonObject } from "./json.ts";
 import { chatAnswer, chunkChoice, message } from "./output-members.ts";
 import { CollectedOutput, walkMembers, walkOutput, type OutputSink, type Written } from "./output-walk.ts";
-import { DeltaSink, EnvelopeSink, StreamOutput, type OutputListener } from "./stream-output.ts";
-import { StreamTranscript, type EventReader, type StreamAnswer, type StreamForm } from "./stream-transcript.ts";
+import {
+  DeltaSink,
+  EnvelopeSink,
+  StreamOutput,
+  StreamTranscript,
+  type EventReader,
+  type OutputListener,
+  type StreamAnswer,
+  type StreamForm,
+} from "./stream-output.ts";
 import { readUsageOf } from "./usage.ts";
 
 /** Chunks of choices with deltas or bare texts, whole with a finish reason or `[DONE]`. */

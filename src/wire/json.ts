@@ -134,6 +134,7 @@ export function skipSpace(bytes: Buffer, from: number): number {
   return at;
 }
 
+/** Returns the offset after the value that begins there. */
 export function skipValue(bytes: Buffer, from: number): number {
   const first = bytes[from];
   if (first === quote) return skipString(bytes, from);
@@ -239,8 +240,6 @@ export function skipString(bytes: Buffer, from: number): number {
     }
   }
 }
-
-/** From a value's first byte to after its last one. */
 
 /* Changes to JSON text that leave every other byte as it was. The text must have been parsed before. */
 

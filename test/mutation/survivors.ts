@@ -293,20 +293,18 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       why: "For the compiler alone: a task that did not complete has a word for its end.",
       mutants: ["taskSettlementFor: `task_${outcome.status}` → ``"],
     },
-  ],
-  "core/postgres-url.ts": [
-    {
-      why: "A host has brackets around all of it or none.",
-      mutants: ["decodedParts: /^\\[(.*)\\]$/ → /\\[(.*)\\]$/", "decodedParts: /^\\[(.*)\\]$/ → /^\\[(.*)\\]/"],
-    },
-  ],
-  "core/raw-units.ts": [
     {
       why: "Equal scales are the same, and no two types in a map are equal.",
       mutants: [
         "sumRawUnits: scaledDecimal(units).scale > largest → scaledDecimal(units).scale >= largest",
         "sumRawUnits: a < b → a <= b",
       ],
+    },
+  ],
+  "core/postgres-url.ts": [
+    {
+      why: "A host has brackets around all of it or none.",
+      mutants: ["decodedParts: /^\\[(.*)\\]$/ → /\\[(.*)\\]$/", "decodedParts: /^\\[(.*)\\]$/ → /^\\[(.*)\\]/"],
     },
   ],
   "core/task-routes.ts": [

@@ -10,8 +10,7 @@ import type {
   PriceImportResult,
   PriceTableName,
 } from "../../ports/price-import.ts";
-import { buildCatalogue, type CatalogueBuilder, type PriceText } from "../build.ts";
-import type { Origins } from "../origins.ts";
+import { buildCatalogue, type CatalogueBuilder, type Origins, type PriceText } from "../build.ts";
 import { readPriceFile } from "../read.ts";
 import type { StatedPrice } from "../schema.ts";
 import { printProposals, withEntries } from "./edit.ts";

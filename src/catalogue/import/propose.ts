@@ -3,9 +3,9 @@ import { ceilingPrice, serviceTierNames } from "../../core/price.ts";
 import { statedClass, tokenClasses, type TokenClass } from "../../core/usage.ts";
 import type { Catalogue } from "../../ports/catalogue.ts";
 import type { PriceDifference } from "../../ports/price-import.ts";
-import type { ModelOrigin, Origins } from "../origins.ts";
+import type { ModelOrigin, Origins } from "../build.ts";
 import type { StatedFee, StatedModel, StatedPrice, StatedRates, StatedTraits } from "../schema.ts";
-import { instantOf } from "../validity.ts";
+import { instantOf } from "../resolve.ts";
 import { mergeModels, type Found } from "./merge.ts";
 import type { LeftOut, ReadTable, TableModel, TablePrice, TableServiceTiers } from "./table.ts";
 

@@ -3,7 +3,7 @@ import type { Source } from "../../core/charge.ts";
 import { noMoney, type PicoUsd } from "../../core/money.ts";
 import type { CorrectionMade } from "../../core/reconciliation.ts";
 import { rowsOf, sumOf, type Query } from "./query.ts";
-import { sumRawUnits } from "../../core/raw-units.ts";
+import { sumRawUnits } from "../../core/task-settlement.ts";
 import type { RawUnits, TimeSpan } from "../../ports/ledger.ts";
 
 interface PostedRow {

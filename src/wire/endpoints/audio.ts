@@ -16,8 +16,7 @@ import {
 } from "../model-request.ts";
 import { typedRefusalEvent } from "../refusals.ts";
 import { readUsage, readUsageOf } from "../usage.ts";
-import { uncounted } from "./images.ts";
-import { mediaTranscript } from "./media-stream.ts";
+import { mediaTranscript, uncounted } from "./images.ts";
 
 const oneAnswer = { ...noParts, choices: 1, outputLimit: null } as const;
 

@@ -3,7 +3,7 @@ import { readChatAnswer, withStreamUsage } from "./chat-completions.ts";
 import { chatTranscript } from "../chat-stream.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { clientTools, completionFields } from "../field-table.ts";
-import { objectOr } from "../json.ts";
+import { isObject, listOr, objectOr } from "../json.ts";
 import { bufferedReader } from "../model-answer.ts";
 import {
   bytesOutside,
@@ -21,7 +21,6 @@ import {
   type PromptReader,
 } from "../model-request.ts";
 import { refusalEvent } from "../refusals.ts";
-import { promptsOf } from "./plain-prompt.ts";
 
 /** What the interface writes where no maximum is stated. */
 const defaultOutputTokens = 16;
@@ -89,3 +88,28 @@ export const completions: Endpoint = {
   askForUsage: withStreamUsage,
   breakEvent: refusalEvent,
 };
+
+/** Prompts without a chat around them. */
+export interface PlainPrompts {
+  readonly texts: readonly string[];
+  /** Those that came as tokens. */
+  readonly tokens: number;
+  /** Number of prompts, at least 1: each has a context of its own. */
+  readonly prompts: number;
+  /** True if a part is neither text nor tokens, such as an image: its cost is unknown. */
+  readonly hasParts: boolean;
+}
+
+/** One text, several, one list of tokens, or several: as the interface takes them. Anything else is one prompt without text. */
+export function promptsOf(value: unknown): PlainPrompts {
+  if (typeof value === "string") return { texts: [value], tokens: 0, prompts: 1, hasParts: false };
+  if (!Array.isArray(value) || value.length === 0)
+    return { texts: [], tokens: 0, prompts: 1, hasParts: isObject(value) };
+  const hasParts = value.some(
+    (item) => isObject(item) || listOr(item).some((part) => typeof part === "object" && part !== null),
+  );
+  const texts = value.filter((item) => typeof item === "string");
+  if (value.every((item) => typeof item === "number")) return { texts, tokens: value.length, prompts: 1, hasParts };
+  const tokens = value.reduce((sum: number, item) => sum + (Array.isArray(item) ? item.length : 0), 0);
+  return { texts, tokens, prompts: value.length, hasParts };
+}

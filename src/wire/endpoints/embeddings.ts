@@ -18,7 +18,7 @@ import {
 import { refusalEvent } from "../refusals.ts";
 import { chatTranscript } from "../chat-stream.ts";
 import { readUsageOf } from "../usage.ts";
-import { promptsOf } from "./plain-prompt.ts";
+import { promptsOf } from "./completions.ts";
 
 const prompt: PromptReader = {
   text: (body) => ({ kind: "plain", ...promptsOf(objectOr(parseBody(body))["input"]) }),

@@ -9,8 +9,7 @@ import { outlineReader } from "../json-outline.ts";
 import { ambiguousField, modelFault, noParts, objectInFull, type ModelRequest } from "../model-request.ts";
 import { refusalEvent } from "../refusals.ts";
 import type { Written } from "../output-walk.ts";
-import { StreamOutput } from "../stream-output.ts";
-import { StreamTranscript, type EventReader, type StreamAnswer } from "../stream-transcript.ts";
+import { StreamOutput, StreamTranscript, type EventReader, type StreamAnswer } from "../stream-output.ts";
 import { readUsageOf } from "../usage.ts";
 import { uncounted } from "./images.ts";
 

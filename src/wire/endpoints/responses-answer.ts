@@ -10,8 +10,16 @@ import {
   type OutputSink,
   type Written,
 } from "../output-walk.ts";
-import { DeltaSink, EnvelopeSink, StreamOutput, type OutputListener } from "../stream-output.ts";
-import { StreamTranscript, type EventReader, type StreamAnswer, type StreamForm } from "../stream-transcript.ts";
+import {
+  DeltaSink,
+  EnvelopeSink,
+  StreamOutput,
+  StreamTranscript,
+  type EventReader,
+  type OutputListener,
+  type StreamAnswer,
+  type StreamForm,
+} from "../stream-output.ts";
 import { readUsageOf } from "../usage.ts";
 
 /** Reads a whole answer of the Responses API. Its output is read only where no usage states it. Never throws. */

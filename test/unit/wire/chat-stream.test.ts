@@ -1,7 +1,7 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { chatTranscript, isUsageChunk } from "../../../src/wire/chat-stream.ts";
-import type { StreamAnswer, StreamTranscript } from "../../../src/wire/stream-transcript.ts";
+import type { StreamAnswer, StreamTranscript } from "../../../src/wire/stream-output.ts";
 import { liveBufferBytes } from "../../support/memory.ts";
 import { cutAt, cuts, everyByte } from "./streams.ts";
 import { runs } from "../../support/effort.ts";

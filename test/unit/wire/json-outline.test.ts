@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { mediaTranscript } from "../../../src/wire/endpoints/media-stream.ts";
+import { mediaTranscript } from "../../../src/wire/endpoints/images.ts";
 import { JsonOutline } from "../../../src/wire/json-outline.ts";
 import { cutAt, cuts, everyByte } from "./streams.ts";
 import { runs } from "../../support/effort.ts";

@@ -3,8 +3,7 @@ import { describe, expect, it } from "vitest";
 import { chatCompletions } from "../../../src/wire/endpoints/chat-completions.ts";
 import { completions } from "../../../src/wire/endpoints/completions.ts";
 import { responses } from "../../../src/wire/endpoints/responses.ts";
-import type { Endpoint } from "../../../src/wire/endpoint.ts";
-import { withOutputMaximum } from "../../../src/wire/output-maximum.ts";
+import { withOutputMaximum, type Endpoint } from "../../../src/wire/endpoint.ts";
 
 function limited(
   body: string,

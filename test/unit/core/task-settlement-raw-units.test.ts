@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { sumRawUnits, type RawUnits } from "../../../src/core/raw-units.ts";
+import { sumRawUnits, type RawUnits } from "../../../src/core/task-settlement.ts";
 
 const row = (type: string, units: string, tasks = 1): RawUnits => ({ type, units, tasks });
 
