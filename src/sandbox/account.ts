@@ -1,14 +1,12 @@
-import { usdNumber, type PicoUsd } from "../core/money.ts";
-import { pause, sendJson, type Call } from "./call.ts";
+import { usdNumber } from "../core/money.ts";
+import { hasApiKey, pause, sendJson, type Call } from "./call.ts";
 import { faultOf, serveFault } from "./faults.ts";
 import { numberOf } from "./scenarios.ts";
 
 /** `GET /account/info`: the whole account record of the interface (section 2.4), falling as calls are billed. */
 export async function serveAccount(call: Call): Promise<void> {
   const { options } = call.house;
-  if (call.head.headers["x-api-key"] !== options.apiKey) {
-    return sendJson(call, 401, { code: 401, data: null, message: "unauthorized: invalid api key" });
-  }
+  if (!hasApiKey(call)) return undefined;
   if (!(await pause(numberOf(call.scenario, "latency") ?? options.latencyMs, call.gone))) return undefined;
   const fault = faultOf(call.scenario, call.redirects);
   if (fault !== undefined) return serveFault(call, fault);
@@ -33,7 +31,7 @@ const created = "2026-01-12T09:30:00.000Z";
 const owned = { created_at: created, updated_at: created, deleted_at: null };
 
 /** Credits are ten millionths of a US dollar, the unit in which the gateway counts chat use. */
-function credits(amount: PicoUsd): number {
+function credits(amount: bigint): number {
   return Number(amount / 100_000n);
 }
 

@@ -50,6 +50,10 @@ export function composeAnswer(call: Call, request: ChatRequest): Answer {
   };
 }
 
+export function textOf({ pieces }: Pick<Choice, "pieces">): string {
+  return pieces.map(({ text }) => text).join("");
+}
+
 export function tokensOf(pieces: readonly Piece[]): number {
   return pieces.reduce((total, piece) => total + piece.tokens, 0);
 }

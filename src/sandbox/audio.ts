@@ -1,7 +1,8 @@
+import { textOf } from "./answer.ts";
 import type { Consumption } from "./billing.ts";
-import { charge, refuseScenario, sendError, type Call } from "./call.ts";
-import { answerOrFault, hasKey, refuseKey, settleScenario } from "./chat.ts";
-import { marker, type Fields } from "./chat-request.ts";
+import { charge, type Call } from "./call.ts";
+import { accept, answerOrFault } from "./chat.ts";
+import type { Fields } from "./chat-request.ts";
 import { plainConsumption } from "./consumption.ts";
 import { readForm } from "./form.ts";
 import { writeMediaEvents } from "./media-events.ts";
@@ -17,12 +18,10 @@ const tokensOfSecond = 10;
 
 /** `POST /v1/audio/speech`: noise, as long as the text. */
 export async function serveSpeech(asked: Call): Promise<void> {
-  if (!hasKey(asked)) return refuseKey(asked);
-  const form = readForm(asked);
-  if (typeof form === "string") return sendError(asked, 400, "invalid_request_error", null, form);
-  const input = String(form.fields["input"] ?? "");
-  const { call, request } = settleScenario(asked, { ...form.fields, scenario: marker(input) });
-  if (call === undefined) return refuseScenario(asked);
+  const accepted = accept(asked, () => readForm(asked, "input"));
+  if (accepted === undefined) return undefined;
+  const { call, request } = accepted;
+  const input = String(request.fields["input"] ?? "");
   const characters = [...input].length;
   const isByCharacter = request.model.startsWith("tts-");
   const tokens = {
@@ -35,7 +34,7 @@ export async function serveSpeech(asked: Call): Promise<void> {
     : { promptTokens: tokens.input_tokens, completionTokens: tokens.output_tokens };
   const consumption = plainConsumption(call, { model: request.model, ...used });
   const sound = Buffer.alloc(characters * bytesOfCharacter, digest(call.house.options.seed, input));
-  const isStream = form.fields["stream_format"] === "sse";
+  const isStream = request.fields["stream_format"] === "sse";
   return answerOrFault(call, isStream, consumption, () => {
     if (isStream) return writeMediaEvents(call, consumption, speechEvents(sound, tokens));
     charge(call, consumption);
@@ -51,16 +50,17 @@ function* speechEvents(sound: Buffer, usage: Fields): Generator<Fields> {
 
 /** `POST /v1/audio/transcriptions` and `translations`: prose, as long as the recording. */
 export async function serveTranscription(asked: Call): Promise<void> {
-  if (!hasKey(asked)) return refuseKey(asked);
-  const form = readForm(asked);
-  if (typeof form === "string") return sendError(asked, 400, "invalid_request_error", null, form);
-  const file = form.files.find(({ name }) => name === "file");
-  if (file === undefined) return sendError(asked, 400, "invalid_request_error", null, "file is a required property");
-  const { call, request } = settleScenario(asked, { ...form.fields, scenario: marker(form.fields["prompt"]) });
-  if (call === undefined) return refuseScenario(asked);
-  const heard = hear(call, request.model, file.bytes.length);
-  return answerOrFault(call, heard.isStream(form.fields), heard.consumption, () =>
-    writeTranscript(call, form.fields, heard),
+  const accepted = accept(asked, () => {
+    const form = readForm(asked, "prompt");
+    if (typeof form === "string") return form;
+    const file = form.files.find(({ name }) => name === "file");
+    return file === undefined ? "file is a required property" : { ...form, file };
+  });
+  if (accepted === undefined) return undefined;
+  const { call, request } = accepted;
+  const heard = hear(call, request.model, request.file.bytes.length);
+  return answerOrFault(call, heard.isStream(request.fields), heard.consumption, () =>
+    writeTranscript(call, request.fields, heard),
   );
 }
 
@@ -75,11 +75,10 @@ interface Heard {
 function hear(call: Call, model: string, bytes: number): Heard {
   const seconds = Math.ceil(bytes / bytesOfSecond);
   const words = numberOf(call.scenario, "tokens") ?? Math.min(Math.max(seconds * 3, 5), 500);
-  const text = prose(randomFrom(digest(call.house.options.seed, call.seen.body)))
+  const pieces = prose(randomFrom(digest(call.house.options.seed, call.seen.body)))
     .take(words)
-    .toArray()
-    .map((piece) => piece.text)
-    .join("");
+    .toArray();
+  const text = textOf({ pieces });
   const isByDuration = model.startsWith("whisper");
   const audio = seconds * tokensOfSecond;
   const used = isByDuration

@@ -3,7 +3,7 @@ import type { Billing, Consumption } from "./billing.ts";
 import type { Observer, OpenRequest } from "./observer.ts";
 import type { RequestHead, SandboxOptions } from "./options.ts";
 import type { Scenario } from "./scenarios.ts";
-import type { TaskHall } from "./tasks.ts";
+import type { SandboxTask } from "./task-records.ts";
 import type { Webhooks } from "./webhooks.ts";
 
 /** State that the sandbox's parts share. */
@@ -16,7 +16,8 @@ export interface House {
   readonly observer: Observer;
   /** Prefix of request ids, made from the seed once: hashing every id would slow benchmarks. */
   readonly idPrefix: string;
-  readonly tasks: TaskHall;
+  /** By their ids. */
+  readonly tasks: Map<string, SandboxTask>;
   readonly webhooks: Webhooks;
   /** Tasks that are not billed yet; each answers whether it has been settled now. */
   readonly unbilled: Set<() => boolean>;
@@ -82,6 +83,18 @@ export function sendJson(call: Call, status: number, value: unknown, headers: Re
 /** The error body of OpenAI-like endpoints. */
 export function sendError(call: Call, status: number, type: string, code: string | null, message: string): void {
   sendJson(call, status, { error: { message, type, param: null, code } });
+}
+
+/** The error body of the gateway's own interface. */
+export function sendEnvelope(call: Call, status: number, message: string): void {
+  sendJson(call, status, { code: status, data: null, message });
+}
+
+/** Returns true if a call of the gateway's own interface has the key; else it is answered. */
+export function hasApiKey(call: Call): boolean {
+  const isRight = call.head.headers["x-api-key"] === call.house.options.apiKey;
+  if (!isRight) sendEnvelope(call, 401, "unauthorized: invalid api key");
+  return isRight;
 }
 
 /** Answers an unknown scenario with an error, so that a typing error is noticed. */

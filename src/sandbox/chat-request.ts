@@ -40,7 +40,8 @@ export function readChatRequest(body: Buffer): ChatRequest | string {
   const { model, messages } = parsed;
   if (!Array.isArray(messages) || messages.length === 0) return "[] is too short - 'messages'";
   if (!messages.every(isFields)) return "each of 'messages' must be an object";
-  const format = parsed["response_format"];
+  const { tool_choice: choice } = parsed;
+  const functions = fieldsIn(fieldsIn(parsed["tools"]).map((tool) => tool["function"]));
   const streamOptions = parsed["stream_options"];
   return {
     model,
@@ -48,9 +49,13 @@ export function readChatRequest(body: Buffer): ChatRequest | string {
     includeUsage: isFields(streamOptions) && streamOptions["include_usage"] === true,
     choices: count(parsed["n"]) ?? 1,
     maxTokens: count(parsed["max_completion_tokens"]) ?? count(parsed["max_tokens"]),
-    json: isFields(format) && (format["type"] === "json_object" || format["type"] === "json_schema"),
+    json: asksForJson(parsed["response_format"]),
     logprobs: parsed["logprobs"] === true,
-    tool: forcedTool(parsed),
+    tool: forcedTool(
+      functions,
+      choice,
+      isFields(choice) && isFields(choice["function"]) ? choice["function"]["name"] : undefined,
+    ),
     promptTokens: promptTokens(messages, parsed["tools"]),
     scenario: body.includes("#sandbox") ? marker(messages.at(-1)?.["content"]) : undefined,
   };
@@ -91,15 +96,21 @@ function partTokens(part: unknown): number {
   return 500;
 }
 
-function forcedTool(request: Fields): ChatRequest["tool"] {
-  const { tools, tool_choice: choice } = request;
-  if (!Array.isArray(tools)) return undefined;
-  const functions = tools.map((tool: unknown) => (isFields(tool) ? tool["function"] : undefined)).filter(isFields);
-  const named = isFields(choice) && isFields(choice["function"]) ? choice["function"]["name"] : undefined;
+/** Returns the objects of a list; none of anything else. */
+export function fieldsIn(list: unknown): readonly Fields[] {
+  return Array.isArray(list) ? list.filter(isFields) : [];
+}
+
+/** Finds the function that tool_choice forces, by the name in it. */
+export function forcedTool(functions: readonly Fields[], choice: unknown, named: unknown): ChatRequest["tool"] {
   const found =
     choice === "required" ? functions[0] : functions.find(({ name }) => named !== undefined && name === named);
   if (typeof found?.["name"] !== "string") return undefined;
   return { name: found["name"], parameters: isFields(found["parameters"]) ? found["parameters"] : {} };
+}
+
+export function asksForJson(format: unknown): boolean {
+  return isFields(format) && (format["type"] === "json_object" || format["type"] === "json_schema");
 }
 
 /** Finds the scenario that a text names. */

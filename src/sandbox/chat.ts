@@ -23,17 +23,14 @@ const chatForm: TextForm = { read: readChatRequest, body: completionOf, events: 
 
 /** `POST /v1/chat/completions`. */
 export function serveChat(asked: Call): Promise<void> {
-  if (!hasKey(asked)) return refuseKey(asked);
-  return "bench" in asked.scenario ? serveBench(asked) : serveText(asked, chatForm);
+  return "bench" in asked.scenario && hasKey(asked) ? serveBench(asked) : serveText(asked, chatForm);
 }
 
 /** An answer of text in any form. */
 export async function serveText(asked: Call, form: TextForm): Promise<void> {
-  if (!hasKey(asked)) return refuseKey(asked);
-  const read = form.read(asked.seen.body);
-  if (typeof read === "string") return sendError(asked, 400, "invalid_request_error", null, read);
-  const { call, request } = settleScenario(asked, read);
-  if (call === undefined) return refuseScenario(asked);
+  const accepted = accept(asked, () => form.read(asked.seen.body));
+  if (accepted === undefined) return undefined;
+  const { call, request } = accepted;
   if ("bench" in call.scenario) return serveBench(call, request);
   const answer = composeAnswer(call, request);
   const write = () =>
@@ -58,8 +55,14 @@ export async function answerOrFault(
   return stayed ? serveFault(call, fault) : undefined;
 }
 
+/** Request with the scenario that its text names. */
+interface Marked {
+  readonly model: string;
+  readonly scenario: string | undefined;
+}
+
 /** Adds the scenarios of the model's suffix and the last message; returns no call if one is unknown. */
-export function settleScenario<Request extends { readonly model: string; readonly scenario: string | undefined }>(
+export function settleScenario<Request extends Marked>(
   asked: Call,
   read: Request,
 ): { call: Call | undefined; request: Request } {
@@ -74,11 +77,30 @@ export function settleScenario<Request extends { readonly model: string; readonl
   return { call: scenario === null ? undefined : withScenario(asked, text, scenario), request };
 }
 
-export function hasKey({ head, house }: Call): boolean {
+interface Accepted<Request> {
+  readonly call: Call;
+  readonly request: Request;
+}
+
+/** Reads a request that has the key, and settles its scenario; undefined once it is answered with an error. */
+export function accept<Request extends Marked>(
+  asked: Call,
+  read: () => Request | string,
+): Accepted<Request> | undefined {
+  if (!hasKey(asked)) return refuseKey(asked);
+  const given = read();
+  if (typeof given === "string") return refused(sendError(asked, 400, "invalid_request_error", null, given));
+  const { call, request } = settleScenario(asked, given);
+  return call === undefined ? refused(refuseScenario(asked)) : { call, request };
+}
+
+function refused(_sent: void): undefined {}
+
+function hasKey({ head, house }: Call): boolean {
   return head.headers.authorization === `Bearer ${house.options.apiKey}`;
 }
 
-export async function refuseKey(call: Call): Promise<void> {
+function refuseKey(call: Call): undefined {
   const given = /^Bearer (.+)$/.exec(call.head.headers.authorization ?? "")?.[1];
   const message =
     given === undefined

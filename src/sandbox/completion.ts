@@ -1,4 +1,4 @@
-import type { Answer, Choice } from "./answer.ts";
+import { textOf, type Answer, type Choice } from "./answer.ts";
 import type { ChatRequest, Fields } from "./chat-request.ts";
 import type { Piece } from "./text.ts";
 
@@ -20,7 +20,7 @@ export function completionOf(answer: Answer, request: ChatRequest): Fields {
 }
 
 function choiceOf(choice: Choice, request: ChatRequest): Fields {
-  const text = choice.pieces.map((piece) => piece.text).join("");
+  const text = textOf(choice);
   return {
     index: choice.index,
     message: {

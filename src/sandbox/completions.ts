@@ -1,4 +1,4 @@
-import type { Answer, Choice } from "./answer.ts";
+import { textOf, tokensOf, type Answer, type Choice } from "./answer.ts";
 import { count, isFields, marker, readBody, type ChatRequest, type Fields } from "./chat-request.ts";
 import type { TextForm } from "./chat.ts";
 import { systemFingerprint } from "./completion.ts";
@@ -57,10 +57,6 @@ function choiceOf({ index }: Choice, text: string, finishReason: string | null):
   return { text, index, logprobs: null, finish_reason: finishReason };
 }
 
-function textOf({ pieces }: Pick<Choice, "pieces">): string {
-  return pieces.map(({ text }) => text).join("");
-}
-
 function* events(answer: Answer, request: ChatRequest, scenario: Scenario): Generator<StreamEvent> {
   const chunk = (
     kind: StreamEvent["kind"],
@@ -73,8 +69,7 @@ function* events(answer: Answer, request: ChatRequest, scenario: Scenario): Gene
     data: JSON.stringify({ ...head(answer), choices, ...more }),
   });
   for (const [choice, pieces] of interleaved(answer, scenario)) {
-    const tokens = pieces.reduce((total, piece) => total + piece.tokens, 0);
-    yield chunk("delta", [choiceOf(choice, textOf({ pieces }), null)], tokens);
+    yield chunk("delta", [choiceOf(choice, textOf({ pieces }), null)], tokensOf(pieces));
   }
   if ("no-finish" in scenario) return;
   for (const choice of answer.choices) yield chunk("finish", [choiceOf(choice, "", choice.finishReason)]);

@@ -1,6 +1,7 @@
-import { answerOrFault, hasKey, refuseKey, settleScenario } from "./chat.ts";
-import { charge, refuseScenario, sendError, type Call } from "./call.ts";
-import { count, marker, readBody, type Fields } from "./chat-request.ts";
+import { accept, answerOrFault } from "./chat.ts";
+import { charge, type Call } from "./call.ts";
+import { count, type Fields } from "./chat-request.ts";
+import { readForm } from "./form.ts";
 import { inputTokens } from "./completions.ts";
 import { plainConsumption } from "./consumption.ts";
 import { writeAnswer } from "./plain.ts";
@@ -11,19 +12,21 @@ const defaultDimensions = 1536;
 
 /** `POST /v1/embeddings`: vectors that depend only on the seed and the request's bytes. */
 export async function serveEmbeddings(asked: Call): Promise<void> {
-  if (!hasKey(asked)) return refuseKey(asked);
-  const parsed = readBody(asked.seen.body);
-  if (typeof parsed === "string") return sendError(asked, 400, "invalid_request_error", null, parsed);
-  const { call, request } = settleScenario(asked, { ...parsed, scenario: marker(parsed["input"]) });
-  if (call === undefined) return refuseScenario(asked);
-  const { input } = parsed;
+  const accepted = accept(asked, () => readForm(asked, "input"));
+  if (accepted === undefined) return undefined;
+  const { call, request } = accepted;
+  const { input } = request.fields;
   const inputs = Array.isArray(input) && !input.every((item) => typeof item === "number") ? input : [input];
   const counted = inputs.reduce((sum: number, item) => sum + inputTokens(item), 0);
   const promptTokens = numberOf(call.scenario, "prompt") ?? counted;
   const consumption = plainConsumption(call, { model: request.model, promptTokens });
   return answerOrFault(call, false, consumption, () => {
     charge(call, consumption);
-    const data = inputs.map((_, index) => ({ object: "embedding", index, embedding: vectorOf(call, parsed, index) }));
+    const data = inputs.map((_, index) => ({
+      object: "embedding",
+      index,
+      embedding: vectorOf(call, request.fields, index),
+    }));
     const body = { object: "list", data, model: call.scenario.served ?? request.model, ...usageOf(call, promptTokens) };
     return writeAnswer(call, "application/json", Buffer.from(JSON.stringify(body)));
   });

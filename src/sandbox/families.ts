@@ -18,19 +18,7 @@ export interface FamilyPath {
 type Known = Omit<FamilyPath, "taskId">;
 
 const midjourney = { model: "midjourney", answer: "root", form: "root" } as const;
-const mjTypes = [
-  "imagine",
-  "upscale",
-  "variation",
-  "reroll",
-  "describe",
-  "seed",
-  "blend",
-  "inpaint",
-  "outpaint",
-  "pan",
-  "video",
-];
+const mjTypes = "imagine upscale variation reroll describe seed blend inpaint outpaint pan video".split(" ");
 const suno = { model: "suno", answer: "envelope", form: "answer", input: "input" } as const;
 const luma = { model: "luma", answer: "envelope", form: "answer" } as const;
 const kling = { model: "kling", answer: "envelope", form: "answer", taskType: "video_generation" } as const;

@@ -1,17 +1,22 @@
 import type { Call } from "./call.ts";
-import { readBody, type Fields } from "./chat-request.ts";
+import { marker, readBody, type Fields } from "./chat-request.ts";
 
 export interface Form {
-  readonly fields: Fields & { readonly model: string };
+  readonly model: string;
+  readonly fields: Fields;
+  /** Named in one of the fields. */
+  readonly scenario: string | undefined;
   readonly files: readonly { readonly name: string; readonly bytes: Buffer }[];
 }
 
-/** Reads a whole body in JSON or as a form; returns the error message as a text. */
-export function readForm({ head, seen }: Call): Form | string {
+/** Reads a whole body in JSON or as a form; returns the error message as a text. `marked`: the field that may name a scenario. */
+export function readForm({ head, seen }: Call, marked: string): Form | string {
   const [, boundary] = /boundary="?([^";]+)/.exec(head.headers["content-type"] ?? "") ?? [];
   if (boundary === undefined) {
     const fields = readBody(seen.body);
-    return typeof fields === "string" ? fields : { fields, files: [] };
+    return typeof fields === "string"
+      ? fields
+      : { model: fields.model, fields, scenario: marker(fields[marked]), files: [] };
   }
   const fields: Record<string, string> = {};
   const files: { name: string; bytes: Buffer }[] = [];
@@ -24,7 +29,8 @@ export function readForm({ head, seen }: Call): Form | string {
     else fields[name] = bytes.toString("utf8");
   }
   const { model = "" } = fields;
-  return model === "" ? "you must provide a model parameter" : { fields: { ...fields, model }, files };
+  if (model === "") return "you must provide a model parameter";
+  return { model, fields, scenario: marker(fields[marked]), files };
 }
 
 function* partsOf(body: Buffer, delimiter: string): Generator<Buffer> {

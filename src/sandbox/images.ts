@@ -1,6 +1,6 @@
-import { charge, refuseScenario, sendError, type Call } from "./call.ts";
-import { answerOrFault, hasKey, refuseKey, settleScenario } from "./chat.ts";
-import { marker, type Fields } from "./chat-request.ts";
+import { charge, type Call } from "./call.ts";
+import { accept, answerOrFault } from "./chat.ts";
+import type { Fields } from "./chat-request.ts";
 import { plainConsumption } from "./consumption.ts";
 import { readForm } from "./form.ts";
 import { writeAnswer } from "./plain.ts";
@@ -17,12 +17,10 @@ const tokensOfInputImage = 323;
 
 /** `POST /v1/images/generations`, `edits` and `variations`: every image is one pixel, and billed by its quality. */
 export async function serveImages(asked: Call): Promise<void> {
-  if (!hasKey(asked)) return refuseKey(asked);
-  const form = readForm(asked);
-  if (typeof form === "string") return sendError(asked, 400, "invalid_request_error", null, form);
-  const { fields, files } = form;
-  const { call, request } = settleScenario(asked, { ...fields, scenario: marker(fields["prompt"]) });
-  if (call === undefined) return refuseScenario(asked);
+  const accepted = accept(asked, () => readForm(asked, "prompt"));
+  if (accepted === undefined) return undefined;
+  const { call, request } = accepted;
+  const { fields, files } = request;
   const count = Number(fields["n"] ?? 1);
   const imageTokens = files.length * tokensOfInputImage;
   const textTokens = numberOf(call.scenario, "prompt") ?? countTokens(String(fields["prompt"] ?? ""));

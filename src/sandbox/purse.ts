@@ -9,29 +9,29 @@ export function picoUsd(text: string): bigint {
 
 /** Changes of the account's credits other than billed calls. Amounts are decimal strings of USD. */
 export class Purse {
-  #credited: bigint;
-  #expired = 0n;
-  #frozen = 0n;
+  credited: bigint;
+  expired = 0n;
+  frozen = 0n;
   #usedByOthers = 0n;
 
   constructor(startingBalanceUsd: string) {
-    this.#credited = picoUsd(startingBalanceUsd);
+    this.credited = picoUsd(startingBalanceUsd);
   }
 
   topUp(amountUsd: string): void {
-    this.#credited += picoUsd(amountUsd);
+    this.credited += picoUsd(amountUsd);
   }
 
   expire(amountUsd: string): void {
-    this.#expired += picoUsd(amountUsd);
+    this.expired += picoUsd(amountUsd);
   }
 
   freeze(amountUsd: string): void {
-    this.#frozen += picoUsd(amountUsd);
+    this.frozen += picoUsd(amountUsd);
   }
 
   unfreeze(amountUsd: string): void {
-    this.#frozen -= picoUsd(amountUsd);
+    this.frozen -= picoUsd(amountUsd);
   }
 
   /** Spends as another client with the same account would. */
@@ -39,20 +39,8 @@ export class Purse {
     this.#usedByOthers += picoUsd(amountUsd);
   }
 
-  get credited(): PicoUsd {
-    return this.#credited as PicoUsd;
-  }
-
-  get expired(): PicoUsd {
-    return this.#expired as PicoUsd;
-  }
-
-  get frozen(): PicoUsd {
-    return this.#frozen as PicoUsd;
-  }
-
   /** Returns the balance after calls of this cost. */
   balance(cost: bigint): PicoUsd {
-    return (this.#credited - this.#expired - this.#frozen - this.#usedByOthers - cost) as PicoUsd;
+    return (this.credited - this.expired - this.frozen - this.#usedByOthers - cost) as PicoUsd;
   }
 }

@@ -1,5 +1,16 @@
-import type { Answer, Choice } from "./answer.ts";
-import { count, isFields, marker, promptTokens, readBody, type ChatRequest, type Fields } from "./chat-request.ts";
+import { textOf, tokensOf, type Answer, type Choice } from "./answer.ts";
+import {
+  asksForJson,
+  count,
+  fieldsIn,
+  forcedTool,
+  isFields,
+  marker,
+  promptTokens,
+  readBody,
+  type ChatRequest,
+  type Fields,
+} from "./chat-request.ts";
 import type { TextForm } from "./chat.ts";
 import type { Scenario } from "./scenarios.ts";
 import { interleaved, type StreamEvent } from "./stream-events.ts";
@@ -11,9 +22,9 @@ function read(bytes: Buffer): ChatRequest | string {
   const parsed = readBody(bytes);
   if (typeof parsed === "string") return parsed;
   const { model, input, instructions, tools, text, tool_choice: choice } = parsed;
-  const items: readonly Fields[] =
-    typeof input === "string" ? [{ role: "user", content: input }] : Array.isArray(input) ? input.filter(isFields) : [];
+  const items: readonly Fields[] = typeof input === "string" ? [{ role: "user", content: input }] : fieldsIn(input);
   const system = typeof instructions === "string" ? [{ role: "system", content: instructions }] : [];
+  const functions = fieldsIn(tools).filter(({ type }) => type === "function");
   const format = isFields(text) ? text["format"] : undefined;
   return {
     model,
@@ -21,24 +32,13 @@ function read(bytes: Buffer): ChatRequest | string {
     includeUsage: true,
     choices: 1,
     maxTokens: count(parsed["max_output_tokens"]),
-    json: isFields(format) && (format["type"] === "json_object" || format["type"] === "json_schema"),
+    json: asksForJson(format),
     logprobs: false,
-    tool: forcedTool(tools, choice),
+    // A function is its own definition here.
+    tool: forcedTool(functions, choice, isFields(choice) ? choice["name"] : undefined),
     promptTokens: promptTokens([...system, ...items], tools),
     scenario: bytes.includes("#sandbox") ? marker(items.at(-1)?.["content"]) : undefined,
   };
-}
-
-/** The function that tool_choice forces; here a function is its own definition. */
-function forcedTool(tools: unknown, choice: unknown): ChatRequest["tool"] {
-  const functions = Array.isArray(tools)
-    ? tools.filter((tool) => isFields(tool) && tool["type"] === "function").filter(isFields)
-    : [];
-  const named = isFields(choice) ? choice["name"] : undefined;
-  const found =
-    choice === "required" ? functions[0] : functions.find(({ name }) => named !== undefined && name === named);
-  if (typeof found?.["name"] !== "string") return undefined;
-  return { name: found["name"], parameters: isFields(found["parameters"]) ? found["parameters"] : {} };
 }
 
 interface Progress {
@@ -102,10 +102,6 @@ function partOf(text: string): Fields {
   return { type: "output_text", text, annotations: [], logprobs: [] };
 }
 
-function textOf({ pieces }: Pick<Choice, "pieces">): string {
-  return pieces.map(({ text }) => text).join("");
-}
-
 /** Usage in the words of this interface; a scenario's usage stays unchanged. */
 function usageOf({ usage }: Answer): Fields | null {
   if (usage === undefined || !("prompt_tokens" in usage)) return usage ?? null;
@@ -144,12 +140,11 @@ function* events(answer: Answer, _request: ChatRequest, scenario: Scenario): Gen
   const what = choice.tool === undefined ? "output_text" : "function_call_arguments";
   if (choice.tool === undefined) yield event("role", "response.content_part.added", { ...at, part: partOf("") });
   for (const [, pieces] of interleaved(answer, scenario)) {
-    const tokens = pieces.reduce((total, piece) => total + piece.tokens, 0);
     yield event(
       "delta",
       `response.${what}.delta`,
       { ...at, delta: textOf({ pieces }), ...(choice.tool === undefined && { logprobs: [] }) },
-      tokens,
+      tokensOf(pieces),
     );
   }
   if ("no-finish" in scenario) return;

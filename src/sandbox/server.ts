@@ -32,7 +32,7 @@ export type {
 /** Starts a fake gateway on a real port. Throws if the port is taken. */
 export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
   const sockets = new Set<Socket>();
-  const server = createServer({ requestTimeout: 0, keepAliveTimeout: options.keepAliveMs ?? 65_000 });
+  const server = createServer({ requestTimeout: 0, keepAliveTimeout: options.keepAliveMs ?? defaults.keepAliveMs });
   const house = furnish(options, () => new URL(urlOf(server, options.host)));
   const { observer } = house;
   server.on("connection", (socket) => {
@@ -54,45 +54,34 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
 
 function ignore(): void {}
 
-function furnish(options: SandboxOptions, url: () => URL): House {
-  const startingBalanceUsd = options.startingBalanceUsd ?? "25.00";
-  const keepCalls = options.keepCalls ?? 100_000;
-  const keepRequests = options.keepRequests ?? 1000;
-  const observer = new Observer(keepRequests);
-  const now = options.now ?? (() => Date.now());
+const defaults = {
+  host: "127.0.0.1",
+  port: 0,
+  apiKey: "sk-sandbox",
+  seed: 1,
+  latencyMs: 0,
+  chunkDelayMs: 0,
+  keepAliveMs: 65_000,
+  equivalentInUsd: "data",
+  webhookRetryMs: 5_000,
+  startingBalanceUsd: "25.00",
+  keepCalls: 100_000,
+  keepRequests: 1000,
+  now: () => Date.now(),
+} as const;
+
+function furnish(given: SandboxOptions, url: () => URL): House {
+  const options = { ...defaults, ...given };
+  const { now, prices = {}, minimum = {}, billingErrors: errors = [] } = options;
+  const observer = new Observer(options.keepRequests);
   return {
-    options: {
-      host: "127.0.0.1",
-      port: 0,
-      apiKey: "sk-sandbox",
-      seed: 1,
-      latencyMs: 0,
-      chunkDelayMs: 0,
-      keepAliveMs: 65_000,
-      equivalentInUsd: "data",
-      webhookRetryMs: 5_000,
-      ...options,
-      now,
-      startingBalanceUsd,
-      keepCalls,
-      keepRequests,
-    },
-    billing: new Billing({
-      startingBalanceUsd,
-      keepCalls,
-      prices: options.prices ?? {},
-      minimum: options.minimum ?? {},
-      errors: options.billingErrors ?? [],
-    }),
+    options,
+    billing: new Billing({ ...options, prices, minimum, errors }),
     observer,
     tasks: new Map(),
-    webhooks: new Webhooks({
-      now,
-      retryMs: options.webhookRetryMs ?? 5_000,
-      onTry: (tried) => observer.triedWebhook(tried),
-    }),
+    webhooks: new Webhooks({ now, retryMs: options.webhookRetryMs, onTry: (tried) => observer.triedWebhook(tried) }),
     unbilled: new Set(),
-    idPrefix: digest(options.seed ?? 1, "request").slice(0, 20),
+    idPrefix: digest(options.seed, "request").slice(0, 20),
     url,
   };
 }
@@ -237,12 +226,8 @@ function readBody(request: IncomingMessage): Promise<Buffer | undefined> {
 }
 
 /** Applies a scenario to the account's credits, before the request is answered. */
-function moveAccount({
-  scenario,
-  house: {
-    billing: { purse },
-  },
-}: Call): void {
+function moveAccount({ scenario, house }: Call): void {
+  const { purse } = house.billing;
   if (scenario["top-up"] !== undefined) purse.topUp(scenario["top-up"]);
   if (scenario.expire !== undefined) purse.expire(scenario.expire);
   if (scenario.freeze !== undefined) purse.freeze(scenario.freeze);

@@ -1,4 +1,4 @@
-import type { Answer, Choice } from "./answer.ts";
+import { textOf, tokensOf, type Answer, type Choice } from "./answer.ts";
 import type { ChatRequest, Fields } from "./chat-request.ts";
 import { logprobOf, systemFingerprint } from "./completion.ts";
 import { randomFrom, digest } from "./random.ts";
@@ -21,12 +21,11 @@ export function* streamEvents(answer: Answer, request: ChatRequest, scenario: Sc
   const chunk = chunkWriter(answer, request, scenario);
   for (const choice of answer.choices) yield chunk("role", choice.index, openingDelta(choice));
   for (const [choice, pieces] of interleaved(answer, scenario)) {
-    const text = pieces.map((piece) => piece.text).join("");
+    const text = textOf({ pieces });
     const delta =
       choice.tool === undefined ? { content: text } : { tool_calls: [{ index: 0, function: { arguments: text } }] };
     const logprobs = request.logprobs ? { content: pieces.map(logprobOf), refusal: null } : null;
-    const tokens = pieces.reduce((total, piece) => total + piece.tokens, 0);
-    yield chunk("delta", choice.index, delta, { logprobs }, tokens);
+    yield chunk("delta", choice.index, delta, { logprobs }, tokensOf(pieces));
   }
   if ("no-finish" in scenario) return;
   const usage = answer.usage;

@@ -35,12 +35,15 @@ export function wordOf(task: SandboxTask, now: number): TaskWord {
 
 /** Builds the record at an instant, in the task's form. */
 export function recordOf(task: SandboxTask, now: number): Record<string, unknown> {
-  if (task.form === "conversation") return { code: 200, data: conversationData(task, now), message: "success" };
+  if (task.form === "conversation") return enveloped(conversationData(task, now));
   if (task.form === "root") return rootRecord(task, now);
   const data = unifiedData(task, now);
-  return task.form === "unified"
-    ? { timestamp: Math.floor(now / 1000), data }
-    : { code: 200, data, message: "success" };
+  return task.form === "unified" ? { timestamp: Math.floor(now / 1000), data } : enveloped(data);
+}
+
+/** Success in the gateway's own interface. */
+export function enveloped(data: object): Record<string, unknown> {
+  return { code: 200, data, message: "success" };
 }
 
 /** Builds the webhook's payload for a task. */
@@ -50,19 +53,17 @@ export function dataOf(task: SandboxTask, now: number): object {
 
 /** A creation is answered with the unified data in an envelope, whatever the form of the record later. */
 export function creationAnswer(task: SandboxTask, now: number): Record<string, unknown> {
-  return { code: 200, data: unifiedData(task, now), message: "success" };
+  return enveloped(unifiedData(task, now));
 }
 
 /** A creation on a family's own path is answered with the id alone. */
 export function takenAnswer(task: SandboxTask, where: "root" | "envelope"): Record<string, unknown> {
-  return where === "root"
-    ? { task_id: task.id, status: "success", message: "" }
-    : { code: 200, data: { task_id: task.id }, message: "success" };
+  return where === "root" ? { task_id: task.id, status: "success", message: "" } : enveloped({ task_id: task.id });
 }
 
 function rootRecord(task: SandboxTask, now: number): Record<string, unknown> {
   const { status, meta, error } = unifiedData(task, now);
-  const image = status === "completed" ? `https://media.sandbox.example/${task.id}.png` : "";
+  const image = status === "completed" ? mediaUrl(task.id, "png") : "";
   return {
     task_id: task.id,
     status: status === "completed" ? "finished" : status,
@@ -133,23 +134,23 @@ function conversationData(task: SandboxTask, now: number) {
     task_result: {
       used_credits: consume,
       error_messages: word === "failed" ? [task.failsWith ?? ""] : [],
-      task_output:
-        word === "completed"
-          ? { image_base64: "", image_url: `https://media.sandbox.example/${task.id}.png` }
-          : { image_base64: "", image_url: "" },
+      task_output: { image_base64: "", image_url: word === "completed" ? mediaUrl(task.id, "png") : "" },
     },
   };
 }
 
 function outputOf(task: SandboxTask): unknown {
   if (/music|suno/.test(`${task.model} ${task.taskType}`)) return [trackOf(task, 1), trackOf(task, 2)];
-  if (/image|flux/.test(`${task.model} ${task.taskType}`))
-    return { image_url: `https://media.sandbox.example/${task.id}.png` };
-  return { video: `https://media.sandbox.example/${task.id}.mp4` };
+  if (/image|flux/.test(`${task.model} ${task.taskType}`)) return { image_url: mediaUrl(task.id, "png") };
+  return { video: mediaUrl(task.id, "mp4") };
+}
+
+function mediaUrl(name: string, extension: string): string {
+  return `https://media.sandbox.example/${name}.${extension}`;
 }
 
 function trackOf(task: SandboxTask, number: number) {
-  const url = (extension: string) => `https://media.sandbox.example/${task.id}-${number}.${extension}`;
+  const url = (extension: string) => mediaUrl(`${task.id}-${number}`, extension);
   const { prompt = "", tags = "", title = "" } = (task.input ?? {}) as Readonly<Record<string, unknown>>;
   return {
     audio_url: url("mp3"),

@@ -1,6 +1,6 @@
 import { ceilingMet, countTasks } from "../core/tasks.ts";
 import { sandboxCeilings } from "./account.ts";
-import { charge, pause, refuseScenario, sendJson, type Call } from "./call.ts";
+import { charge, hasApiKey, pause, refuseScenario, sendEnvelope, sendJson, type Call } from "./call.ts";
 import { settleScenario } from "./chat.ts";
 import { plainConsumption } from "./consumption.ts";
 import { faultOf, serveFault } from "./faults.ts";
@@ -10,15 +10,13 @@ import { familyPath, type FamilyPath } from "./families.ts";
 import {
   creationAnswer,
   dataOf,
+  enveloped,
   recordOf,
   takenAnswer,
   wordOf,
   type SandboxTask,
   type TaskConfig,
 } from "./task-records.ts";
-
-/** The tasks of a sandbox, by their ids. */
-export type TaskHall = Map<string, SandboxTask>;
 
 /** Tasks are kept up to this many, the newest. */
 const tasksMax = 10_000;
@@ -48,8 +46,7 @@ const unified = {
 /** `/api/v1/task` of all families, and the paths of their own. */
 export async function serveTasks(asked: Call, path: FamilyPath): Promise<void> {
   const { options } = asked.house;
-  if (asked.head.headers["x-api-key"] !== options.apiKey)
-    return sendEnvelope(asked, 401, "unauthorized: invalid api key");
+  if (!hasApiKey(asked)) return undefined;
   const isCreation = path.does === "create";
   const isUnified = asked.path.startsWith("/api/v1/");
   const read = readCreation(asked, path, isUnified);
@@ -73,29 +70,23 @@ export async function serveTasks(asked: Call, path: FamilyPath): Promise<void> {
 /** `GET /api/open/tasks/histories`: all tasks of the account, the newest first. */
 export function serveHistory(call: Call): void {
   const { tasks, options } = call.house;
-  if (call.head.headers["x-api-key"] !== options.apiKey)
-    return sendEnvelope(call, 401, "unauthorized: invalid api key");
+  if (!hasApiKey(call)) return undefined;
   const query = new URLSearchParams(call.head.path.split("?")[1] ?? "");
   const page = Math.max(Number(query.get("page") ?? 1) || 1, 1);
   const size = Math.min(Math.max(Number(query.get("page_size") ?? 10) || 10, 1), 100);
   const all = [...tasks.values()].toReversed();
   const shown = all.slice((page - 1) * size, page * size).map((task) => dataOf(task, options.now()));
-  return sendJson(call, 200, {
-    code: 200,
-    data: { tasks: shown, total: all.length, page, page_size: size },
-    message: "success",
-  });
+  return sendJson(call, 200, enveloped({ tasks: shown, total: all.length, page, page_size: size }));
 }
 
 /** `POST /api/ephemeral_resource`: takes a file for a day. */
 export function serveUpload(call: Call): void {
-  if (call.head.headers["x-api-key"] !== call.house.options.apiKey)
-    return sendEnvelope(call, 401, "unauthorized: invalid api key");
+  if (!hasApiKey(call)) return undefined;
   const { file_name: name, file_data: data } = parsed(call.seen.body);
   if (typeof name !== "string" || typeof data !== "string")
     return sendEnvelope(call, 400, "Invalid request parameters");
   const url = `https://media.sandbox.example/${digest(call.house.options.seed, "upload", call.number).slice(0, 16)}-${encodeURIComponent(name)}`;
-  return sendJson(call, 200, { code: 200, data: { url }, message: "success" });
+  return sendJson(call, 200, enveloped({ url }));
 }
 
 function parsed(body: Buffer): Record<string, unknown> {
@@ -230,8 +221,4 @@ function answerFor(call: Call, path: FamilyPath): void {
     task.cancelledAt = now;
   }
   return sendJson(call, 200, recordOf(task, now));
-}
-
-function sendEnvelope(call: Call, status: number, message: string): void {
-  sendJson(call, status, { code: status, data: null, message });
 }

@@ -11,94 +11,31 @@ type Words = readonly [string, ...string[]];
 
 /* Every entry below is one token of o200k_base and a word of its own to that tokenizer's splitting rule, so that a text
    made of n of them counts n tokens without being tokenised. Some take several bytes, for cuts within a character. */
-const opening: Words = ["The", "A", "Every", "This", "One", "Each", "Some", "Our", "Their", "Another"];
-const determiner: Words = [" the", " a", " every", " this", " one", " each", " our", " their", " another", " its"];
-const adjective: Words = [
-  " quiet",
-  " small",
-  " early",
-  " northern",
-  " open",
-  " narrow",
-  " bright",
-  " patient",
-  " old",
-  " yellow",
-  " green",
-  " distant",
-  " careful",
-  " empty",
-  " late",
-  " simple",
-  " long",
-  " cold",
-  " warm",
-  " busy",
-];
-const noun: Words = [
-  " harbour",
-  " train",
-  " station",
-  " ticket",
-  " window",
-  " river",
-  " café",
-  " morning",
-  " bridge",
-  " driver",
-  " letter",
-  " market",
-  " garden",
-  " clock",
-  " passenger",
-  " street",
-  " résumé",
-  " line",
-  " map",
-  " city",
-  " season",
-  " journey",
-  " lamp",
-  " fare",
-  " coin",
-  " machine",
-  " road",
-  " tram",
-  " façade",
-  " señor",
-  " cliché",
-];
-const verb: Words = [
-  " carries",
-  " keeps",
-  " turns",
-  " holds",
-  " finds",
-  " follows",
-  " leaves",
-  " crosses",
-  " remembers",
-  " counts",
-  " opens",
-  " passes",
-  " reaches",
-  " meets",
-  " watches",
-  " brings",
-  " takes",
-];
-const link: Words = [" and", " while", " because", " before", " after", " until", " where", " but", " so"];
-const preposition: Words = [
-  " near",
-  " beyond",
-  " under",
-  " along",
-  " behind",
-  " across",
-  " beside",
-  " toward",
-  " past",
-];
+const opening = words("", "The A Every This One Each Some Our Their Another");
+const determiner = words(" ", "the a every this one each our their another its");
+const adjective = words(
+  " ",
+  `quiet small early northern open narrow bright patient old yellow green distant careful empty late
+   simple long cold warm busy`,
+);
+const noun = words(
+  " ",
+  `harbour train station ticket window river café morning bridge driver letter market garden clock
+   passenger street résumé line map city season journey lamp fare coin machine road tram façade señor
+   cliché`,
+);
+const verb = words(
+  " ",
+  `carries keeps turns holds finds follows leaves crosses remembers counts opens passes reaches meets
+   watches brings takes`,
+);
+const link = words(" ", "and while because before after until where but so");
+const preposition = words(" ", "near beyond under along behind across beside toward past");
+
+/** Splits a list at its spaces; each word begins with `lead`. */
+function words(lead: "" | " ", list: string): Words {
+  return list.split(/\s+/).map((word) => lead + word) as unknown as Words;
+}
 
 /** Prose without end, one token at a time. */
 export function* prose(random: Random): Generator<Piece, never> {

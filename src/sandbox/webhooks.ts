@@ -1,3 +1,5 @@
+import { pause } from "./call.ts";
+
 /** Webhook of a task, as its creation states it. */
 export interface Webhook {
   readonly endpoint: string;
@@ -39,9 +41,7 @@ export class Webhooks {
   tell({ endpoint, secret }: Webhook, data: object): Promise<void> {
     if (!URL.canParse(endpoint) || this.#ending.signal.aborted) return Promise.resolve();
     const body = JSON.stringify({ timestamp: Math.floor(this.#options.now() / 1000), data });
-    const work = this.#tellUntilTaken(endpoint, secret, body).finally(() => this.#running.delete(work));
-    this.#running.add(work);
-    return work;
+    return this.#run(this.#tellUntilTaken(endpoint, secret, body));
   }
 
   /** Sends an event later, unless the sender is closed before. */
@@ -49,12 +49,17 @@ export class Webhooks {
     const timer = setTimeout(
       () => {
         this.#timers.delete(timer);
-        const work = tell().finally(() => this.#running.delete(work));
-        this.#running.add(work);
+        void this.#run(tell());
       },
       Math.max(ms, 0),
     );
     this.#timers.add(timer);
+  }
+
+  #run(delivery: Promise<void>): Promise<void> {
+    const work = delivery.finally(() => this.#running.delete(work));
+    this.#running.add(work);
+    return work;
   }
 
   /** Abandons all events. */
@@ -66,7 +71,7 @@ export class Webhooks {
 
   async #tellUntilTaken(endpoint: string, secret: string, body: string): Promise<void> {
     for (let number = 1; number <= triesMax && !this.#ending.signal.aborted; number += 1) {
-      if (number > 1 && !(await this.#rest())) return;
+      if (number > 1 && !(await pause(this.#options.retryMs, this.#ending.signal))) return;
       const status = await this.#try(endpoint, secret, body);
       this.#options.onTry({ endpoint, number, status });
       if (status !== null && status >= 200 && status < 300) return;
@@ -83,20 +88,5 @@ export class Webhooks {
     } catch {
       return null;
     }
-  }
-
-  /** Returns false if the sender was closed meanwhile. */
-  #rest(): Promise<boolean> {
-    const { signal } = this.#ending;
-    return new Promise((resolve) => {
-      const end = (isOver: boolean) => {
-        clearTimeout(timer);
-        signal.removeEventListener("abort", leave);
-        resolve(isOver);
-      };
-      const leave = () => end(false);
-      const timer = setTimeout(end, this.#options.retryMs, true);
-      signal.addEventListener("abort", leave);
-    });
   }
 }
