@@ -59,7 +59,7 @@ export type RevokedAdmin = {
   readonly first: boolean;
 };
 
-/** Closes an admin's token for good. Repeating it changes nothing. */
+/** Revokes an admin's token permanently. Repeating it changes nothing. */
 export async function revokeAdmin(tools: AdminTools, nameOrId: string): Promise<RevokedAdmin | Failure> {
   const admin = await tools.admins.find(nameOrId);
   if (admin === undefined) return noSuchAdmin(nameOrId);

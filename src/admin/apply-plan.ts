@@ -173,7 +173,7 @@ function keyFaults({ name, stated, expiresAt, there }: KeyPair, { file, now }: C
     return [
       {
         path,
-        message: `the key ${name} was revoked at ${isoTime(there.revokedAt)} for good; write another name, or take it out`,
+        message: `the key ${name} was revoked at ${isoTime(there.revokedAt)} permanently; write another name, or take it out`,
       },
     ];
   }

@@ -175,7 +175,7 @@ export async function rotateKey(
   if (!isLive(key, now))
     return failure(
       "refused",
-      `${key.name} has expired; farebox keys update ${key.name} --expires 30d lets it open again`,
+      `${key.name} has expired; farebox keys update ${key.name} --expires 30d makes it valid again`,
     );
   const { overlapMs } = parsed.value;
   const text = newText(tools, key.id);
@@ -195,7 +195,7 @@ export interface RevokedKey extends KeyChanged {
   readonly first: boolean;
 }
 
-/** Closes a key for good, with both its secrets during a rotation. Repeating it changes nothing. */
+/** Revokes a key permanently, with both its secrets during a rotation. Repeating it changes nothing. */
 export async function revokeKey(tools: KeyTools, nameOrId: string): Promise<RevokedKey | Failure> {
   const key = await tools.keys.find(nameOrId);
   if (key === undefined) return noSuchKey(tools.keys, nameOrId);
@@ -206,7 +206,7 @@ export async function revokeKey(tools: KeyTools, nameOrId: string): Promise<Revo
 }
 
 function revoked({ name, revokedAt }: Key): Failure {
-  return failure("refused", `${name} was revoked at ${isoTime(revokedAt ?? 0)} for good; make a new key`);
+  return failure("refused", `${name} was revoked at ${isoTime(revokedAt ?? 0)} permanently; create a new key`);
 }
 
 /** The failure for a key that is not there. A whole key, given by mistake, is not repeated. */

@@ -150,7 +150,7 @@ function statementsOf(layers: readonly (readonly ReadFile[])[], locationIn: Loca
       ([id, model]) => model.provider === undefined && whole.at("models", id).reliable("provider"),
     );
     if (unnamed && value.provider === undefined && whole.reliable("provider")) {
-      whole.at("models").report('"provider" is missing beside models; write the family\'s name, such as openai');
+      whole.at("models").report('"provider" is missing next to models; write the family\'s name, such as openai');
     }
     for (const [id, model] of stated) {
       const statement = state(id, model.provider ?? value.provider ?? "", ["models", id], model);

@@ -233,10 +233,10 @@ function flatPrice(
 /** A flat price has no rates; what only rates can use is reported. */
 function flatTiers(price: StatedPrice, block: Block): PriceVersion["tiers"] {
   for (const field of ["gateway", "tiers", "tier_mode", "service_tiers"] as const) {
-    if (price[field] !== undefined) block.at(field).report(`has no meaning beside per_request; leave "${field}" out`);
+    if (price[field] !== undefined) block.at(field).report(`has no meaning next to per_request; leave "${field}" out`);
   }
   if (price.minimum?.tokens !== undefined) {
-    block.at("minimum", "tokens").report("has no meaning beside per_request; write `usd` in its place");
+    block.at("minimum", "tokens").report("has no meaning next to per_request; write `usd` instead");
   }
   return [{ fromPromptTokens: 0, charged: freeRates, list: freeRates }];
 }

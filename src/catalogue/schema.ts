@@ -111,7 +111,7 @@ const price = block({
   gateway: gatewayRates.optional().describe("Absolute rates of the gateway; they win over group x official."),
   per_request: block({ official: usd, gateway: usd.optional() })
     .optional()
-    .describe("Flat price of one request in USD, in place of token rates (image models)."),
+    .describe("Flat price of one request in USD, instead of token rates (image models)."),
   minimum: block({
     tokens: whole("a whole number of tokens without quotes", 0).optional(),
     usd: usd.optional(),
@@ -127,10 +127,10 @@ const price = block({
     batch: serviceTier.optional(),
   })
     .optional()
-    .describe("Rates of other service tiers; the rates beside them are those of the standard one."),
+    .describe("Rates of other service tiers; the rates next to them are those of the standard one."),
   fees: named(toolCall, "the type of the item in an answer, such as web_search_call", toolFee)
     .optional()
-    .describe("The price of one call of a hosted tool, beside its tokens."),
+    .describe("The price of one call of a hosted tool, in addition to its tokens."),
 });
 
 const count = decimal(
@@ -163,7 +163,7 @@ const taskPrice = block({
 const imageTokens = z.union(
   [
     block({
-      base: tokens.describe("Tokens of an image at low detail, and of each image beside its tiles."),
+      base: tokens.describe("Tokens of an image at low detail, and of each image in addition to its tiles."),
       tile: tokens.describe("Tokens of a tile of 512 x 512 pixels."),
     }),
     block({
@@ -201,7 +201,7 @@ const traits = {
     .describe(
       "live: generates while it streams, so that a hold may grow. burst (default): its answer may come at once.",
     ),
-  error_factor: factor.optional().describe("By how much o200k_base may undercount this model; default 1.5."),
+  error_factor: factor.optional().describe("Factor by which o200k_base may undercount this model; default 1.5."),
   tokens_per_byte: factor
     .optional()
     .describe("Most tokens that a byte of text can become; default 1 with a tokenizer, else 1.5."),
@@ -220,22 +220,22 @@ const traits = {
     .enum(units, { error: "token, second or character" })
     .optional()
     .describe(
-      "What rates are for a million of, and sizes are counted in; default token. Seconds are audio_input, characters input.",
+      "Unit of the sizes, and of the rates, which are for a million; default token. Seconds are audio_input, characters input.",
     ),
   images_only: flag
     .optional()
     .describe(
-      "Whether its rates are for the images endpoints alone: a chat's usage does not tell an image's tokens; default false.",
+      "True if its rates are for the images endpoints alone, because a chat's usage does not state an image's tokens; default false.",
     ),
-  reasoning: flag.optional().describe("Whether it may bill output that the client never sees; default true."),
+  reasoning: flag.optional().describe("True if it may bill output that the client never sees; default true."),
   tokens_per_second: whole("a whole number of tokens a second", 1).optional(),
   bills_server_errors: flag
     .optional()
-    .describe("Whether the gateway bills an answer of 500, 502 or 503; default false."),
+    .describe("True if the gateway bills an answer of 500, 502 or 503; default false."),
   obeys_max_tool_calls: flag
     .optional()
     .describe(
-      "Whether max_tool_calls bounds the calls of hosted tools in one request; default false: such requests are refused under a hard budget.",
+      "True if max_tool_calls bounds the calls of hosted tools in one request; default false: such requests are refused under a hard budget.",
     ),
 };
 
@@ -254,7 +254,7 @@ const modelFields = {
     .string({ error: "the name of a group" })
     .nullable()
     .optional()
-    .describe("What share of the official price the gateway charges."),
+    .describe("Share of the official price that the gateway charges."),
   ...traits,
   prices: z.array(price, { error: "a list of prices" }).optional().describe("Ascending; appended, never overwritten."),
 };
@@ -318,11 +318,11 @@ export const priceFileSchema = block({
   routes: named(routeKey, routeKeyWords, route.nullable())
     .optional()
     .describe(
-      "Paths of the gateway that create, show or cancel tasks, by method and path; null takes away that of an earlier file.",
+      "Paths of the gateway that create, show or cancel tasks, by method and path; null removes that of an earlier file.",
     ),
   default: block(modelFields).nullable().optional().describe("Ceiling price for models that no file names."),
   provider: provider.describe("The family's name of all models of this file that state none."),
-  defaults: block(traits).optional().describe("What holds for all models of this file unless they say otherwise."),
+  defaults: block(traits).optional().describe("Defaults for all models of this file."),
   models: named(modelName, modelNameWords, model).optional(),
 });
 

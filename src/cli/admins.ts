@@ -20,9 +20,9 @@ const newAdmin = (
 /** Tokens of the admin API. */
 export const commands = [
   command("admins create <name>", {
-    summary: "make an admin's token and print it, this once: only a digest of it is stored",
+    summary: "create an admin's token and print it, only this once: the ledger stores its digest",
     options: {
-      role: { value: "<role>", help: "viewers look, editors change too", choices: adminRoles, required: true },
+      role: { value: "<role>", help: "viewers read, editors also change", choices: adminRoles, required: true },
       expires: {
         value: "<duration>",
         help: "after how long it stops working, such as 30d (default: never)",
@@ -59,7 +59,7 @@ export const commands = [
   }),
 
   command("admins revoke <name-or-id>", {
-    summary: "close an admin's token for good; a running farebox heeds it with the next request",
+    summary: "revoke an admin's token permanently; a running farebox refuses it from the next request on",
     options: { json },
     ledger: "change",
     examples: ["farebox admins revoke carol"],

@@ -13,7 +13,7 @@ export interface NewKey {
 export function keysOutProblem(file: string, ledger: string | null): string | null {
   const problem = placeProblem(file, ledger, "new keys", true);
   if (problem !== null) return problem;
-  return existsSync(file) ? `${file} is there already; name a new file for the new keys` : null;
+  return existsSync(file) ? `${file} already exists; name a new file for the new keys` : null;
 }
 
 export type KeysOut =

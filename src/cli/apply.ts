@@ -29,7 +29,7 @@ FILE is YAML:
 const options = {
   dryRun: { help: "print the plan and change nothing" },
   prune: { help: "also revoke keys and remove budgets and teams that the file does not have" },
-  keysOut: { value: "<file>", help: "write new keys to a new file that only you may read, in place of stdout" },
+  keysOut: { value: "<file>", help: "write new keys to a new file that only you may read, instead of stdout" },
   json,
 } as const;
 

@@ -66,7 +66,7 @@ export const commands = [
   }),
 
   command("budgets remove <scope>", {
-    summary: "remove a budget; what was spent stays in the ledger",
+    summary: "remove a budget; its charges stay in the ledger",
     options: { per },
     ledger: "change",
     help: scopeHelp,

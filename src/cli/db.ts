@@ -35,8 +35,7 @@ export const commands = [
   }),
 
   command("db backup <file>", {
-    summary:
-      "copy the ledger as it is now, beside a running serve too, and verify the copy; exit 1 when its sums differ",
+    summary: "copy the ledger as it is now, also while serve runs, and verify the copy; exit 1 when its sums differ",
     options: { force: { help: "replace the file where it is there" }, json },
     settings: ledgerSettings,
     examples: ["farebox db backup farebox-2026-11-20.db"],
@@ -52,7 +51,7 @@ export const commands = [
   }),
 
   command("db restore <file>", {
-    summary: "put a verified copy of a backup in the ledger's place, while no serve runs; the ledger before it is kept",
+    summary: "replace the ledger with a verified copy of a backup, while no serve runs; the previous ledger is kept",
     options: { json },
     settings: ledgerSettings,
     examples: ["farebox db restore farebox-2026-11-20.db"],
@@ -71,7 +70,7 @@ export const commands = [
 
   command("db prune", {
     summary:
-      "turn old charges into sums by day, beside a running serve too; what is pending stays, and every sum stays right",
+      "replace old charges by sums per day, also while serve runs; pending charges stay, and every sum stays correct",
     options: {
       olderThan: {
         value: "<age>",
@@ -108,7 +107,7 @@ export const commands = [
 
   command("db copy <from> [to]", {
     summary:
-      "move a ledger from its SQLite file into an empty PostgreSQL database, while no serve runs, and compare every row; broken off, the same command goes on",
+      "move a ledger from its SQLite file into an empty PostgreSQL database, while no serve runs, and compare every row; the same command continues an interrupted copy",
     options: {
       toFile: { value: "<file>", help: "a file that holds the address of the database, which has a password in it" },
       json,
@@ -225,8 +224,8 @@ function printMoved(
   { from, to, rows, totals, resumed }: MovedLedger & { readonly from: string; readonly to: string },
 ): void {
   const { charges, pending, cost, held } = totals;
-  if (resumed === "yes") note(io, "went on with a copy that had not ended");
-  if (resumed === "anew") note(io, "the ledger had changed since a copy that had not ended, which was begun again");
+  if (resumed === "yes") note(io, "continued an unfinished copy");
+  if (resumed === "anew") note(io, "the ledger had changed since an unfinished copy, so the copy began again");
   printLine(io, `copied ${from} to ${to}: ${rows} rows, every one compared, no difference`);
   printLine(
     io,

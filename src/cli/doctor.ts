@@ -41,5 +41,7 @@ function printCheck(io: Io, { status, name, message, advice }: Check): void {
 function summary(checks: readonly Check[]): string {
   const count = (status: Check["status"]) => checks.filter((check) => check.status === status).length;
   if (count("failed") > 0) return `${count("failed")} to fix before farebox serve can do its work`;
-  return count("warning") > 0 ? `ready, with ${count("warning")} to look at` : "ready";
+  return count("warning") > 0
+    ? `ready, with ${count("warning")} ${count("warning") === 1 ? "warning" : "warnings"}`
+    : "ready";
 }

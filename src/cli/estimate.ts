@@ -22,10 +22,10 @@ import { figures, printTable } from "./table.ts";
 const tokenCount = { value: "<n>", parse: wholeNumberArgument(0, 100_000_000) } as const;
 
 const options = {
-  model: { value: "<model>", help: "the model; takes the place of the one that the request names" },
+  model: { value: "<model>", help: "the model; replaces the one that the request names" },
   file: { value: "<file>", help: "the chat request as JSON; - reads stdin" },
-  inputTokens: { ...tokenCount, help: "the prompt's tokens, in the place of counting them" },
-  outputTokens: { ...tokenCount, help: "the answer's tokens, in the place of the most that it can have" },
+  inputTokens: { ...tokenCount, help: "the prompt's tokens, instead of counting them" },
+  outputTokens: { ...tokenCount, help: "the answer's tokens, instead of its maximum" },
   json,
 } as const;
 

@@ -25,7 +25,7 @@ const createOptions = {
   ...limitOptions,
   team: {
     value: "<team>",
-    help: "the team that the key belongs to; one that is not there yet is made, without limits",
+    help: "the team that the key belongs to; created without limits if it does not exist",
   },
   expires: {
     value: "<duration>",
@@ -41,7 +41,7 @@ function newKey(name: string, { team, expires, ...limits }: Given<typeof createO
 
 const updateOptions = {
   ...limitOptions,
-  team: { value: "<team>", help: "move it to this team; what it spent before stays with the other" },
+  team: { value: "<team>", help: "move it to this team; its earlier charges stay with the previous team" },
   noTeam: { help: "take it out of its team" },
   expires: {
     value: "<duration>",
@@ -57,7 +57,7 @@ function keyChange({ team, noTeam, expires, ...limits }: Given<typeof updateOpti
 
 export const commands = [
   command("keys create <name>", {
-    summary: "make a key and print it, this once: only a digest of it is stored",
+    summary: "create a key and print it, only this once: the ledger stores its digest",
     options: createOptions,
     ledger: "create",
     examples: ["farebox keys create alice --team research --models 'gpt-4o*' --expires 30d --rpm 60"],
@@ -120,7 +120,7 @@ export const commands = [
   }),
 
   command("keys update <name-or-id>", {
-    summary: "change what is given; a running farebox heeds it within a second",
+    summary: "change the given settings; a running farebox applies them within a second",
     options: updateOptions,
     ledger: "change",
     examples: [
@@ -134,7 +134,7 @@ export const commands = [
   }),
 
   command("keys rotate <name-or-id>", {
-    summary: "give a key a new secret and print it, this once; the present one works on for a while",
+    summary: "give a key a new secret and print it, only this once; the present secret stays valid for a while",
     options: {
       overlap: {
         value: "<duration>",
@@ -152,20 +152,23 @@ export const commands = [
     json: ({ shown }) => shown,
     print: (io, { text, shown: { previous_valid_until: until } }) => {
       printLine(io, text);
-      note(io, until === null ? `The secret before it works no longer.` : `The secret before it works until ${until}.`);
+      note(
+        io,
+        until === null ? `The previous secret is no longer valid.` : `The previous secret is valid until ${until}.`,
+      );
     },
   }),
 
   command("keys revoke <name-or-id>", {
-    summary: "close a key for good; a running farebox heeds it within a second",
-    options: { yes: { help: "close it without asking; only a terminal is asked" }, json },
+    summary: "revoke a key permanently; a running farebox refuses it within a second",
+    options: { yes: { help: "revoke it without asking; only a terminal is asked" }, json },
     ledger: "change",
     examples: ["farebox keys revoke alice"],
     run: async (tools, options, nameOrId) => {
       const shown = await showKey(tools.keys, nameOrId);
       if (!shown.ok) return shown;
       const asks = !options.yes && !options.json && shown.key.revokedAt === null;
-      if (asks && (await tools.ask(`Close the key ${shown.key.name} for good?`)) === false) {
+      if (asks && (await tools.ask(`Revoke the key ${shown.key.name} permanently?`)) === false) {
         note(tools.io, "nothing was changed");
         return 0;
       }

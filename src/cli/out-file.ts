@@ -9,7 +9,7 @@ export function placeProblem(file: string, ledger: string | null, thing: string,
   if (!existsSync(dirname(resolve(file)))) return `there is no folder ${dirname(file)} for the ${thing}`;
   if (!existsSync(file)) return null;
   if (!statSync(file).isFile()) return `${file} is not a file; name one for the ${thing}`;
-  return replace ? null : `${file} is there already; --force replaces it`;
+  return replace ? null : `${file} already exists; --force replaces it`;
 }
 
 export function isSame(file: string, path: string): boolean {

@@ -11,9 +11,9 @@ import type { Tools } from "./tools.ts";
 
 export const pricesImport = command("prices import <sources...>", {
   summary:
-    "show what other projects' tables state otherwise, and add it as dated prices to the folder of price files; nothing that is there is changed",
+    "show where other projects' tables differ, and add their prices with a date to the folder of price files; existing entries stay unchanged",
   options: {
-    from: { value: "<table>", help: "the format of the sources (default: told from each)", choices: priceTables },
+    from: { value: "<table>", help: "the format of the sources (default: detected)", choices: priceTables },
     into: {
       value: "<folder>",
       help: "the folder of price files (default: --pricing); without either the proposal is printed",

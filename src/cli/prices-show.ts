@@ -8,7 +8,7 @@ import { printLine, type Io } from "./io.ts";
 import { figures, printFields, printTable, type TableCell } from "./table.ts";
 
 export const pricesShow = command("prices show <model>", {
-  summary: "show how a model's price comes about: official rate, group, fraction, result; exit 1 for an unknown model",
+  summary: "show how a model's price is computed: official rate, group, fraction, result; exit 1 for an unknown model",
   options: {
     at: {
       value: "<when>",

@@ -15,13 +15,13 @@ const topics: readonly Topic[] = [
   { term: "serve [options]", summary: "run the proxy", load: () => import("./serve.ts") },
   {
     term: "demo [options]",
-    summary: "show the proxy at work before a fake gateway; needs no settings and costs nothing",
+    summary: "show the proxy at work in front of a fake gateway; needs no settings and costs nothing",
     load: () => import("./demo.ts"),
   },
   {
     term: "run [options] <command...>",
     summary:
-      "run a command with OPENAI_BASE_URL and OPENAI_API_KEY set to a session of its own; at its end, say on stderr what it cost",
+      "run a command with OPENAI_BASE_URL and OPENAI_API_KEY set to a session of its own; at its end, print its cost to stderr",
     load: () => import("./run.ts"),
   },
   {
@@ -29,13 +29,13 @@ const topics: readonly Topic[] = [
     summary: "run a fake gateway that speaks the whole interface and costs nothing",
     load: () => import("./sandbox.ts"),
   },
-  { term: "keys", summary: "make, change, rotate and revoke internal keys", load: () => import("./keys.ts") },
+  { term: "keys", summary: "create, change, rotate and revoke internal keys", load: () => import("./keys.ts") },
   { term: "teams", summary: "limits and models that the keys of a team share", load: () => import("./teams.ts") },
-  { term: "admins", summary: "make, list and revoke tokens of the admin API", load: () => import("./admins.ts") },
+  { term: "admins", summary: "create, list and revoke tokens of the admin API", load: () => import("./admins.ts") },
   { term: "budgets", summary: "limit what may be spent", load: () => import("./budgets.ts") },
   {
     term: "apply [options] <file>",
-    summary: "make keys, teams, budgets and limits what a YAML file says (- is stdin)",
+    summary: "change keys, teams, budgets and limits to those of a YAML file (- is stdin)",
     load: () => import("./apply.ts"),
   },
   { term: "report [options]", summary: "add up what was spent", load: () => import("./report.ts") },
@@ -58,7 +58,7 @@ const topics: readonly Topic[] = [
   },
   {
     term: "balance [options]",
-    summary: "ask the gateway for the account's balance and tell how long it lasts",
+    summary: "show the balance of the gateway's account and how long it lasts",
     load: () => import("./balance.ts"),
   },
   {
@@ -78,10 +78,10 @@ const topics: readonly Topic[] = [
     summary: "list the proxies that share a ledger in PostgreSQL, and end a dead one",
     load: () => import("./proxies.ts"),
   },
-  { term: "config", summary: "look at the settings", load: () => import("./config.ts") },
+  { term: "config", summary: "show the settings", load: () => import("./config.ts") },
   {
     term: "doctor [options]",
-    summary: "look at everything that serve needs and say what to do; changes nothing; exit 1 when something fails",
+    summary: "check everything that serve needs and say what to fix; changes nothing; exit 1 when a check fails",
     load: () => import("./doctor.ts"),
   },
 ];

@@ -10,7 +10,7 @@ import type { LedgerTools } from "./tools.ts";
 /** Proxies that share a ledger in PostgreSQL. */
 export const commands = [
   command("proxies list", {
-    summary: "list the proxies that have not ended or left holds open, with what they hold",
+    summary: "list the proxies that are alive or left open holds, with the amounts held",
     options: { json },
     ledger: "read",
     examples: ["farebox proxies list"],
@@ -31,10 +31,10 @@ export const commands = [
   }),
 
   command("proxies end <name-or-run>", {
-    summary: "post the open holds of a dead proxy as assumed and give back its leases, at once; exit 1 while it beats",
+    summary: "post the open holds of a dead proxy as assumed and release its leases, at once; exit 1 while it is alive",
     options: { json },
     ledger: "change",
-    help: "\nA proxy that only slept starts again as another run; what it settles of the old one becomes corrections.",
+    help: "\nA proxy that was only paused starts again as another run; its settlements of the old run become corrections.",
     examples: ["farebox proxies end proxy-1/4711"],
     run: async (tools, _options, nameOrRun) => {
       if (tools.proxies === null) return notShared(tools);

@@ -76,7 +76,7 @@ function missing(reason: (ReconcileResult & { readonly ok: false })["reason"], i
 
 const doubtText: Readonly<Record<Doubt["kind"], string>> = {
   pending: "requests running at either end",
-  assumed: "assumed: the hold was booked after a crash, reset or timeout",
+  assumed: "assumed: the hold was charged after a crash, reset or timeout",
   partial: "partial: answers that were cut off",
   counted: "counted: the gateway reported no usage",
   in_doubt: "in doubt: charges that the gateway may bill differently",

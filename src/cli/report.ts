@@ -33,19 +33,19 @@ export const commands = [
       until: { value: "<when>", help: "to before then, written likewise (default: now)" },
       sort: {
         value: "<order>",
-        help: "what comes first: the largest of these, or names in their order (default: cost; days and hours by time)",
+        help: "sort order: the largest of these first, or names in their order (default: cost; days and hours by time)",
         choices: orders,
       },
       top: {
         value: "<count>",
-        help: "only so many rows; the total stays that of all",
+        help: "at most this many rows; the total includes all",
         parse: wholeNumberArgument(1, 1_000_000),
       },
       format: { value: "<format>", help: "how to print it", choices: ["table", "csv", "json"], default: "table" },
       json: { help: "the same as --format json" },
       whatIf: {
         value: "<folder>",
-        help: "beside it the cost under the shipped prices and those of this folder; shipped for none",
+        help: "also the cost under the shipped prices and those of this folder; shipped for none",
       },
     },
     ledger: "read",
@@ -139,7 +139,7 @@ function printReport(io: Io, report: ReportJson, shown: readonly ReportRowJson[]
     shown.map(costOf),
   );
   if (shown.length < report.rows.length)
-    note(io, `${shown.length} of ${report.rows.length} rows; the total is that of all`);
+    note(io, `${shown.length} of ${report.rows.length} rows; the total includes all`);
   if (io.isTTY) note(io, `USD, ${report.since} to ${report.until}`);
   const inexact = Object.entries(report.total.by_source).filter(([source]) => source !== "reported");
   for (const [source, { requests, cost_usd }] of inexact) {

@@ -26,8 +26,8 @@ export const commands = [
       },
     },
     help: () =>
-      `\nBeside chat completions it serves /v1/responses, completions, embeddings, images/generations|edits|variations and` +
-      `\naudio/speech|transcriptions|translations, each billed in its own books, and answers 401 without its key.\n` +
+      `\nBesides chat completions it serves /v1/responses, completions, embeddings, images/generations|edits|variations and` +
+      `\naudio/speech|transcriptions|translations, bills each call, and answers 401 without its key.\n` +
       `\nScenarios, after the model's name (gpt-4o+cut:5+slow:20), or in the last message, input or prompt (#sandbox cut:5):\n${listed(scenarioList)}` +
       `\n\nBilling errors, for farebox reconcile to find:\n${listed(Object.entries(billingErrors).map(([usage, description]) => ({ usage, description })))}`,
     examples: ["farebox sandbox --port 4100"],

@@ -17,7 +17,7 @@ import { printFields, printRows } from "./table.ts";
 
 export const commands = [
   command("teams create <name>", {
-    summary: "make a team; keys create --team NAME makes one too, without limits",
+    summary: "create a team; keys create --team NAME creates one too, without limits",
     options: { ...limitOptions, json },
     ledger: "create",
     examples: ["farebox teams create research --rpm 600 --tpm 2000000 --parallel 50"],
@@ -71,7 +71,7 @@ export const commands = [
   }),
 
   command("teams update <name>", {
-    summary: "change what is given; a running farebox heeds it within a second",
+    summary: "change the given settings; a running farebox applies them within a second",
     options: { ...limitOptions, json },
     ledger: "change",
     examples: ["farebox teams update research --rpm 1200 --parallel none"],
@@ -82,7 +82,7 @@ export const commands = [
   }),
 
   command("teams delete <name>", {
-    summary: "delete a team that no live key and no budget names; what it spent stays in the ledger",
+    summary: "delete a team that no live key and no budget names; its charges stay in the ledger",
     ledger: "change",
     examples: ["farebox teams delete research"],
     run: async (tools, _options, name) => {

@@ -13,7 +13,7 @@ export const commands = [
   command("verify", {
     options: {
       repair: {
-        help: "rebuild sums that differ from the charges, next to a running serve too; charges are never changed",
+        help: "rebuild sums that differ from the charges, also while serve runs; charges are never changed",
       },
       json,
     },

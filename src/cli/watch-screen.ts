@@ -53,7 +53,7 @@ export function frameLines(io: Io, frame: WatchFrame, size: ScreenSize): string[
   const requests = frame.charges.slice(0, room).map((charge) => requestLine(io, charge, frame, size));
   const empty =
     requests.length === 0
-      ? [styled(io, "dim", cut("No requests yet. They show here as they come.", size.columns))]
+      ? [styled(io, "dim", cut("No requests yet. They show here as they arrive.", size.columns))]
       : requests;
   return [...top, ...empty].slice(0, size.rows);
 }

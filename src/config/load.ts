@@ -154,7 +154,7 @@ function contradictions(
   }
   if (values.alert_secret != null && values.alert_webhook === null) {
     problems.push(
-      `${labelOf("alert_secret")} signs nothing without ${variableOf("alert_webhook")}: set that too, or take it away`,
+      `${labelOf("alert_secret")} signs nothing without ${variableOf("alert_webhook")}: set that too, or remove it`,
     );
   }
   if (values.body_memory < values.body_limit) {

@@ -137,7 +137,7 @@ export const settingsTable = {
   alert_secret: {
     kind: signingSecret,
     default: null,
-    meaning: "what alerts are signed with; unsigned without one",
+    meaning: "secret that signs alerts; without one they are unsigned",
     page: "alerts.md#verify-the-signature",
   },
   alert_balance: {
@@ -148,9 +148,9 @@ export const settingsTable = {
   alert_hours_left: {
     kind: wholeNumber(0, 8760),
     default: "24",
-    meaning: "alert when the balance lasts for less than so many hours; 0 for never",
+    meaning: "alert when the balance lasts for less than this many hours; 0 for never",
   },
-  alert_pending: { kind: duration("1m"), default: "2h", meaning: "alert when a charge is not settled for so long" },
+  alert_pending: { kind: duration("1m"), default: "2h", meaning: "age of an unsettled charge at which to alert" },
   body_limit: { kind: bytes("1kb", "1gb"), default: "32mb", meaning: "one request's body; 413 beyond" },
   body_memory: { kind: bytes("1kb", "64gb"), default: "256mb", meaning: "all bodies held at once; 503 beyond" },
   gateway_timeout: { kind: duration("1s"), default: "10m", meaning: "silence from the gateway" },
@@ -158,7 +158,7 @@ export const settingsTable = {
   engine: {
     kind: choice(["http-proxy-middleware", "undici"]),
     default: "http-proxy-middleware",
-    meaning: "what carries requests to the gateway; undici needs less CPU, most of all for streams",
+    meaning: "engine that sends requests to the gateway; undici needs less CPU, most of all for streams",
     page: "decisions/0006-two-engines.md",
   },
   drain: {
@@ -217,7 +217,7 @@ export const settingsTable = {
   metrics_otel: {
     kind: yesNo,
     default: "0",
-    meaning: "1 shows OpenTelemetry's gen_ai metrics beside Farebox's own",
+    meaning: "1 shows OpenTelemetry's gen_ai metrics in addition to Farebox's own",
     page: "metrics.md#opentelemetry-metrics",
   },
   cors_origins: {

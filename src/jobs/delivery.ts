@@ -133,7 +133,7 @@ async function deliver(deps: DeliveryDeps, message: Message, ending: AbortSignal
   while (!(await outbox.tried(message.id, tried)) && !ending.aborted) await sleep(clock, afterErrorMs, ending);
   deps.countResult(message.kind, tried.kind);
   const fields = { message_id: message.id, kind: message.kind, tries: message.tries + 1 };
-  if (tried.kind === "given_up") log.warn({ ...fields, reason: tried.error }, "a message was given up");
+  if (tried.kind === "given_up") log.warn({ ...fields, reason: tried.error }, "a message was abandoned");
   else log.debug({ ...fields, result: tried.kind, reason: sent.ok ? undefined : sent.error }, "a message was sent");
 }
 

@@ -25,6 +25,6 @@ export function knownSchemaOf(engine: Engine): number {
 }
 
 export function olderSchema(found: number, known: number): OpenFailure {
-  const message = `its schema version ${found} is older than ${known}; farebox db migrate brings it forward, as the next serve does`;
+  const message = `its schema version ${found} is older than ${known}; farebox db migrate upgrades it, as the next serve does`;
   return { kind: "unusable", message };
 }

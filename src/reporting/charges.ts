@@ -146,6 +146,6 @@ function knownBy({ state, formula, source, clamped }: Charge): string {
     case "partial":
       return "The answer was cut off; what had been delivered until then was counted.";
     default:
-      return "Nothing tells what it used, so it costs what was held for it.";
+      return "Its usage is not known, so it costs its hold.";
   }
 }

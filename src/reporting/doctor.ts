@@ -106,7 +106,7 @@ export function judgePending(
   return warning(
     "holds",
     message,
-    "farebox charges --state pending lists them; a serve that is started anew posts what is left over",
+    "farebox charges --state pending lists them; a restart of serve posts the holds that are left over",
   );
 }
 

@@ -71,7 +71,7 @@ async function textPart(tokens: TokenCounter, model: CatalogueModel, chat: ChatT
     rates !== undefined &&
     (["cached_input", "cache_write", "cache_write_1h"] as const).some((name) => rates[name] !== rates.input)
   ) {
-    why.push("tokens that a cache reads or writes cost otherwise");
+    why.push("tokens that a cache reads or writes have other prices");
   }
   if (!model.tokenizerIsPublic)
     why.push(

@@ -28,7 +28,7 @@ export async function runReconciliation(
 /** Reason why nothing can be compared, as a sentence without its full stop. */
 export function whyNotReconciled(reason: Extract<ReconcileResult, { ok: false }>["reason"]): string {
   return reason === "no_measure"
-    ? "the account record states no balance in USD, so nobody can tell what its credits are worth"
+    ? "the account record states no balance in USD, so the value of its credits is not known"
     : "fewer than two samples of the account are in this span; one is taken each minute while there is traffic";
 }
 

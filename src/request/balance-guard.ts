@@ -42,7 +42,7 @@ export function createBalanceGuard(deps: {
         .finally(() => timer.cancel());
     });
   return async () => {
-    if (isSlow) void look().catch((error: unknown) => log.error({ err: error }, "the balance could not be looked at"));
+    if (isSlow) void look().catch((error: unknown) => log.error({ err: error }, "the balance could not be checked"));
     else await lookInTime();
     return isBelow ? { code: "balance_floor" } : null;
   };

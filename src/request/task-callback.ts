@@ -63,7 +63,7 @@ export function taskCallback(deps: TaskCallbackDeps): Handler {
     try {
       await deps.poll(task);
     } catch (error) {
-      deps.log.error({ task_id: task.taskId, err: error }, "a look at a task failed");
+      deps.log.error({ task_id: task.taskId, err: error }, "a poll of a task failed");
     } finally {
       polling.delete(task.taskId);
     }

@@ -269,7 +269,7 @@ async function bindCreated(
   const bound = await bind(steps, exchange.id, covered, record);
   if (bound.ok) {
     await bindFurther(steps, exchange, covered, tasksNamed(plain), taskId).catch((error: unknown) =>
-      steps.log.error({ request_id: exchange.id, err: error }, "further tasks of a creation could not be written down"),
+      steps.log.error({ request_id: exchange.id, err: error }, "further tasks of a creation could not be recorded"),
     );
     steps.wakePoller();
     if (finalStatusOf(record) !== null) steps.background(recordCreated(steps, taskId, record));
@@ -278,7 +278,7 @@ async function bindCreated(
   if (bound.reason !== "taken") {
     steps.log.error(
       { request_id: exchange.id, task_id: taskId, reason: bound.reason },
-      "a task could not be written down; recovery posts its hold",
+      "a task could not be recorded; recovery posts its hold",
     );
     // Not settled here: the task may have been bound all the same.
     return withhold(exchange, { code: "ledger_unavailable" }, { kind: "task" });
@@ -349,7 +349,7 @@ async function bindFurther(
     }
     steps.log.error(
       { request_id: exchange.id, task_id: taskId, reason: bound.reason },
-      "a further task of a creation could not be written down; recovery posts its hold",
+      "a further task of a creation could not be recorded; recovery posts its hold",
     );
   }
 }

@@ -60,7 +60,7 @@ export const scenarios = {
   prompt: info("N", "1000", "the size of the prompt, as reported and billed"),
   cached: info("N", "100", "so many prompt tokens are reported as cached"),
   reasoning: info("N", "200", "so many hidden tokens are added to the completion"),
-  "reasoning-outside": info("N", "200", "the same, told only by total_tokens"),
+  "reasoning-outside": info("N", "200", "the same, shown only by total_tokens"),
   "over-limit": info("N", "100", "the answer passes the request's maximum by so many tokens"),
   big: info("BYTES", "1200000", "an answer of at least so many bytes"),
   "echo-key": plain("the answer repeats the credential that it was asked with"),
@@ -80,8 +80,8 @@ export const scenarios = {
   unfreeze: info("USD", "1", "before it is answered, credits worth so much are given free again"),
   others: info("USD", "1", "before it is answered, others use so much of the account"),
   // Tasks: named in the model of their creation.
-  "task-wait": info("MS", "500", "a task is pending for so long"),
-  "task-run": info("MS", "3000", "a task runs for so long, and has ended then"),
+  "task-wait": info("MS", "500", "time for which a task is pending"),
+  "task-run": info("MS", "3000", "time for which a task runs before it ends"),
   "task-endless": plain("a task that never ends"),
   "task-fails": info(
     "TEXT",
@@ -97,9 +97,9 @@ export const scenarios = {
     "this model is not supported in PPU mode",
     "a creation is refused inside an answer of 200, with code 10001 and these words",
   ),
-  "webhook-begins": plain("a task's webhook is told when it begins, too"),
-  "webhook-twice": plain("a task's webhook is told of the end twice"),
-  "webhook-never": plain("a task's webhook is told nothing"),
+  "webhook-begins": plain("a task's webhook is also called when the task begins"),
+  "webhook-twice": plain("a task's webhook is called twice at the end"),
+  "webhook-never": plain("a task's webhook is never called"),
   ceilings: plain(
     "a creation beyond the account's ceilings fails with 429: as many run as it may run at once, of its family or in all",
   ),

@@ -175,7 +175,7 @@ function backupProblem(failure: CopyFailure, file: string): string {
 }
 
 function unsound(file: string, differences: number): string {
-  return `${file} does not agree with itself (${differences} differences; farebox verify --database shows them); the ledger stays as it is`;
+  return `${file} is inconsistent (${differences} differences; farebox verify --database shows them); the ledger stays as it is`;
 }
 
 function ledgerRefused(failure: CopyFailure, path: string) {

@@ -25,7 +25,7 @@ export function logReload(
   for (const { file, line, column, message } of faults.slice(0, faultsLoggedMax)) {
     log.warn(
       { file, line, column, fault: message, faults: faults.length },
-      "a price file is refused; the prices before it stay in force",
+      "a price file is refused; the previous prices stay in force",
     );
   }
 }

@@ -118,7 +118,12 @@ function errorParams(refusal: Refusal): ErrorParams {
         param: "model",
       };
     case "read_only":
-      return { status: 403, type: invalidRequest, code, message: "This token may look but not change anything." };
+      return {
+        status: 403,
+        type: invalidRequest,
+        code,
+        message: "This is a viewer's token, which may not change anything.",
+      };
     case "admin_refused":
       return adminRefused(refusal.message, refusal.retryAfterSeconds);
     case "conflict":
@@ -205,7 +210,7 @@ function errorParams(refusal: Refusal): ErrorParams {
       return unavailable(
         code,
         refusal.running === true
-          ? "The ledger cannot be written, so this stream cannot go on."
+          ? "The ledger cannot be written, so this stream cannot continue."
           : "The ledger cannot be written, so nothing was forwarded.",
       );
     case "balance_floor":
@@ -323,7 +328,7 @@ function budgetExceeded(shortage: Shortage, scopeName: string, running: boolean)
 function budgetHeld(shortage: Shortage, scopeName: string): ErrorParams {
   const { window, needed } = shortage;
   const message =
-    `${nameOfBudget(shortage, scopeName)} has ${unspent(shortage)} USD left and ${formatUsd(window.held)} USD are reserved by ` +
+    `${nameOfBudget(shortage, scopeName)} has ${unspent(shortage)} USD left and ${formatUsd(window.held)} USD are held by ` +
     `running requests; this request can cost up to ${formatUsd(needed)} USD and fits once they have settled.`;
   return {
     status: 429,
@@ -347,7 +352,7 @@ function withAffordable(error: ErrorParams, { affordable }: { readonly affordabl
 const otherSite =
   "A web page of another site may not call this proxy. FAREBOX_CORS_ORIGINS names the origins that may.";
 const ownPageOnly =
-  "Whoever is signed in by the dashboard's cookie changes something from the dashboard's own page only: with its Origin and the header x-farebox-dashboard: 1.";
+  "Session cookies change something from the dashboard page only: send its Origin and the header x-farebox-dashboard: 1.";
 
 const limitUnits = {
   rpm: "requests per minute",
@@ -375,7 +380,7 @@ function limitMet(code: string, { scope, kind, limit, needed }: LimitMet, retryA
 
 function ceilingMet({ family, limit }: CeilingMet, retryAfterSeconds: number): ErrorParams {
   const of = family === "all" ? "" : ` of the family ${family}`;
-  const message = `The gateway's account may run ${limit} task${limit === 1 ? "" : "s"}${of} at once, and so many run; try again in ${retryAfterSeconds} s.`;
+  const message = `The gateway's account may run ${limit} task${limit === 1 ? "" : "s"}${of} at once; this limit is reached, so try again in ${retryAfterSeconds} s.`;
   return {
     status: 429,
     type: "rate_limit_error",

@@ -69,7 +69,7 @@ describe(`${burst} parallel requests against a budget for 37`, { timeout: 60_000
     expect(sample?.headers.get("retry-after")).toBe("1");
     expect(sample?.headers.get("x-should-retry")).toBeNull();
     expect(sample && (await errorOf(sample))).toEqual({
-      message: expect.stringContaining("reserved by running requests"),
+      message: expect.stringContaining("held by running requests"),
       type: "rate_limit_error",
       param: null,
       code: "budget_held",

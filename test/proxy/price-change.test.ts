@@ -85,7 +85,7 @@ const metric = async ({ proxy }: Scene, name: string) =>
     .at(-1);
 
 const taken = "prices taken over";
-const refused = "a price file is refused; the prices before it stay in force";
+const refused = "a price file is refused; the previous prices stay in force";
 
 describe("a request is charged at the price in force when it was admitted", () => {
   it("over a change of the price file while its stream runs", async () => {

@@ -79,7 +79,8 @@ describe("the ceilings of the account", () => {
     ]);
     expect(await refused.json()).toEqual({
       error: {
-        message: "The gateway's account may run 1 task of the family luma at once, and so many run; try again in 5 s.",
+        message:
+          "The gateway's account may run 1 task of the family luma at once; this limit is reached, so try again in 5 s.",
         type: "rate_limit_error",
         param: null,
         code: "concurrency_limit",

@@ -75,7 +75,7 @@ function byHand({ id, ownPlace, added }: Proposal): string[] {
 function modelLines({ id, kind, provider, model, added }: Proposal): string[] {
   const { aliases, served_as, group, prices = [], provider: _, ...traits } = model;
   return [
-    ...(kind === "new" ? ["  # New here: look at its group and its sizes."] : []),
+    ...(kind === "new" ? ["  # New here: check its group and its sizes."] : []),
     `  ${plain(id)}:`,
     `    provider: ${plain(provider)}`,
     ...(aliases === undefined ? [] : [`    aliases: [${aliases.map(plain).join(", ")}]`]),
@@ -110,13 +110,13 @@ export function entryLines(price: StatedPrice, indent: string, added?: AddedPric
             ? [`the table does not state ${added.kept.join(", ")}: kept from the price before`]
             : []),
           ...((gateway ?? per_request?.gateway) !== undefined
-            ? ["the gateway's own rates are kept from the price before: look whether they still hold"]
+            ? ["the gateway's own rates are kept from the price before: check whether they still apply"]
             : []),
           ...(Object.entries(service_tiers ?? {}).some(
             ([name, own]) => own === added.before?.service_tiers?.[name as keyof typeof service_tiers],
           )
             ? [
-                "rates of service tiers that no table states are kept from the price before: look whether they still hold",
+                "rates of service tiers that no table states are kept from the price before: check whether they still apply",
               ]
             : []),
           ...(Object.keys(fees ?? {}).some((tool) => added.before?.fees?.[tool] === undefined)

@@ -147,7 +147,7 @@ function priceOf(stated: unknown, from: string | null): PriceResult {
   if (fields.length === 0) return "no price";
   const request = fields.find(([name]) => name === "requests_kcount");
   if (request !== undefined) {
-    if (fields.length > 1) return "a price of requests beside one of tokens cannot be stated here";
+    if (fields.length > 1) return "a price of requests next to one of tokens cannot be stated here";
     const perRequest = usdOfThousand(String(request[1]));
     return perRequest === undefined
       ? `requests_kcount ${String(request[1])} cannot be held exactly`

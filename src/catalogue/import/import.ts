@@ -151,7 +151,7 @@ function readTables(
     const format = from ?? formatOf(tree.value);
     if (format === undefined) {
       return wrong(
-        `${file} is no table that is known here: it should be genai-prices' data.json, one of its providers' YAML files, or litellm's model_prices_and_context_window.json`,
+        `${file} is not a known table: it should be genai-prices' data.json, one of its providers' YAML files, or litellm's model_prices_and_context_window.json`,
       );
     }
     const result = readers[format](tree.value, wants);
@@ -195,7 +195,7 @@ function freeName(stem: string, own: readonly PriceText[]): string {
 function titleOf(tables: readonly FormattedTable[], today: string): string[] {
   return [
     `Proposed by farebox prices import from ${tables.map(({ name }) => name).join(" and ")} on ${today}: to be reviewed.`,
-    "A model takes the place of the whole model of the same id, so its earlier prices stand here again.",
+    "A model replaces the whole model of the same id, so its earlier prices are repeated here.",
     "",
   ];
 }

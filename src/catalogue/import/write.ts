@@ -57,7 +57,7 @@ export async function writeFiles(files: readonly FileToWrite[]): Promise<WriteRe
 function taken(path: string): WriteResult {
   return {
     ok: false,
-    problem: `${path} is there already and stays as it is; remove it, or give another --from-date or --into`,
+    problem: `${path} already exists and stays as it is; remove it, or give another --from-date or --into`,
   };
 }
 

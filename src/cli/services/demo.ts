@@ -49,7 +49,7 @@ export async function demo({ once }: { readonly once: boolean }, io: Io): Promis
 
   const keys = await demoKeys(serving, io);
   if (keys === undefined) return 1;
-  heading(io, "Requests, sent with the official openai SDK");
+  heading(io, "Requests");
   const lines = await runDemoRequests(`${serving.url}/v1`, keys);
   await serving.settled();
   await showRequests(readable(io), serving, lines);
@@ -57,7 +57,7 @@ export async function demo({ once }: { readonly once: boolean }, io: Io): Promis
   const agrees = await showSums(readable(io), serving, sandbox, database);
   showHow(io, serving, { key: keys.demo, adminToken }, database);
   if (once) return agrees ? 0 : 1;
-  printLine(io, "\nStays up until Ctrl-C; its folder goes with it.");
+  printLine(io, "\nRuns until Ctrl-C, and then removes its folder.");
   await stopping;
   return 0;
 }

@@ -32,7 +32,8 @@ export async function examineFile(given: string, settings: Settings, now: number
   const place = examineFolder(folder);
   if (place !== null) return [place];
   const disk = diskOf(folder);
-  if (!existsSync(path)) return [ok("database", `none yet at ${path}; the first serve or keys create makes it`), disk];
+  if (!existsSync(path))
+    return [ok("database", `none yet at ${path}; the first serve or keys create creates it`), disk];
 
   const names = judgeNames(path, statSync(path).nlink, isMountPoint(path, mountinfo()));
   const { inspectFile, mayWrite } = await import("../../ledger/sqlite/inspect.ts");

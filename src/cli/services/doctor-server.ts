@@ -29,11 +29,12 @@ export async function examineServer(
     : [
         failed(
           "database rights",
-          "its role may not make tables in its schema, as each month's charges need",
+          "its role may not create tables in its schema, as each month's charges need",
           "let the role own the database or the schema",
         ),
       ];
-  if (schema === 0) return [ok("database", `none yet at ${place}; the first serve or keys create makes it`), ...rights];
+  if (schema === 0)
+    return [ok("database", `none yet at ${place}; the first serve or keys create creates it`), ...rights];
   if (ledger === null) {
     return [
       warning(

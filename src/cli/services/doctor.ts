@@ -218,7 +218,7 @@ function judgeKey({ head: { status }, bytes }: Received): Check {
   return warning(
     name,
     `not known: the gateway answered with status ${status}`,
-    "try again; if it stays, ask the gateway's people",
+    "try again; if it persists, ask the gateway's support",
   );
 }
 
@@ -295,7 +295,7 @@ export function judgePublicUrl(publicUrl: string | null, gatewayOrigin: string |
     return [
       warning(
         name,
-        `callbacks to ${publicUrl} would come in the clear, with what the gateway made`,
+        `callbacks to ${publicUrl} would arrive unencrypted, with the results of tasks`,
         "let FAREBOX_PUBLIC_URL begin with https://",
       ),
     ];

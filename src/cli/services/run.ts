@@ -177,7 +177,7 @@ async function keyFor(name: string | null, keys: KeyStore, now: number): Promise
   }
   const live = (await keys.list()).filter((key) => isLive(key, now));
   const [only] = live;
-  if (only === undefined) throw new Problem("there is no key that opens; farebox keys create NAME makes one");
+  if (only === undefined) throw new Problem("there is no valid key; farebox keys create NAME creates one");
   if (live.length === 1) return only;
   const names = live.slice(0, 10).map((key) => key.name);
   const more = live.length > names.length ? ` and ${live.length - names.length} more` : "";

@@ -30,7 +30,7 @@ export type PostgresCopyResult =
       readonly ok: true;
       readonly rows: number;
       readonly totals: CopyTotals;
-      /** Whether it went on with a copy that had not ended (`yes`), or began again since the ledger had changed (`anew`). */
+      /** Whether it continued an unfinished copy (`yes`), or began again since the ledger had changed (`anew`). */
       readonly resumed: "no" | "yes" | "anew";
     }
   | { readonly ok: false; readonly kind: "source"; readonly failure: CopyFailure }

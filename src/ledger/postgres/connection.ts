@@ -28,7 +28,7 @@ export class OutcomeUnknown extends Error {}
 /** A part of a ledger is there, which nobody may take for the whole. */
 export class CopyUnfinished extends Error {
   constructor() {
-    super("a copy into it has not ended; the same farebox db copy goes on with it");
+    super("a copy into it is unfinished; the same farebox db copy continues it");
   }
 }
 
@@ -326,7 +326,7 @@ function whyNotReached(error: Error): string {
   if ("path" in error && "syscall" in error && error.syscall === "open")
     return `${String(error.path)} cannot be read (${code})`;
   if (untrusted.has(code))
-    return `nobody trusted vouches for its certificate; sslrootcert=FILE in the address names who does (${code})`;
+    return `its certificate is not signed by a trusted authority; sslrootcert=FILE in the address names a file with the authority's certificate (${code})`;
   if (/does not support SSL/.test(error.message))
     return "the server offers no TLS, without which the password and all figures would be sent in the clear; sslmode=disable in the address permits that";
   if (/timeout/i.test(error.message)) return "the server does not answer in time";

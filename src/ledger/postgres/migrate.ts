@@ -83,7 +83,7 @@ async function noPlace(db: Statements): Promise<OpenFailure | null> {
     "select current_schema() as schema, has_schema_privilege(current_schema(), 'create') as may",
   );
   if (place?.schema == null) return unusable("its search_path names no schema that is there");
-  if (place.may !== true) return unusable(`its role may not make tables in the schema ${place.schema}`);
+  if (place.may !== true) return unusable(`its role may not create tables in the schema ${place.schema}`);
   const foreign = await db.row<{ relname: string }>(
     `select relname from pg_class where relnamespace = current_schema()::regnamespace
      and relname in ('meta', 'charges', 'budgets', 'keys', 'owners', 'windows') order by relname limit 1`,

@@ -93,5 +93,5 @@ async function copyRows(
 
 function notAllowed({ database, role }: { readonly database: string; readonly role: string }): string {
   const grant = `grant create on database ${escapeIdentifier(database)} to ${escapeIdentifier(role)}`;
-  return `its role may not make the schema that a backup before the upgrade needs (as an administrator: ${grant}); or back it up with pg_dump and run farebox db migrate --no-backup`;
+  return `its role may not create the schema that a backup before the upgrade needs (as an administrator: ${grant}); or back it up with pg_dump and run farebox db migrate --no-backup`;
 }

@@ -50,7 +50,7 @@ export function lostFile(opened: OpenedFiles): FileLost | undefined {
     if (now?.ino === then?.ino && now?.dev === then?.dev) continue;
     const holdsCharges = suffixesWithCharges.has(/(-wal|-shm|-serve)$/.exec(path)?.[0] ?? "");
     return new FileLost(
-      now === undefined ? `${path} was deleted or moved away` : `another file is in the place of ${path}`,
+      now === undefined ? `${path} was deleted or moved away` : `another file replaced ${path}`,
       holdsCharges,
     );
   }

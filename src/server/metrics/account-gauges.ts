@@ -11,7 +11,7 @@ export function accountGauges(registry: Registry, clock: Clock): Events["account
   const registers: Registry[] = [];
   const up = new Gauge({
     name: "farebox_balance_up",
-    help: "Whether the last reading of the gateway's account worked: 1, or 0.",
+    help: "1 if the last read of the gateway's account succeeded, else 0.",
     registers,
   });
   const usd = new Gauge({
@@ -21,7 +21,7 @@ export function accountGauges(registry: Registry, clock: Clock): Events["account
   });
   const credits = new Gauge({
     name: "farebox_credits",
-    help: "The gateway account's credits in its own unit, as last read, by what they are.",
+    help: "The gateway account's credits in its own unit, as last read, by kind.",
     labelNames: ["kind"],
     registers,
   });
@@ -39,7 +39,7 @@ export function accountGauges(registry: Registry, clock: Clock): Events["account
   });
   const age = new Gauge({
     name: "farebox_balance_age_seconds",
-    help: "Age of the last reading of the gateway's account that worked, in seconds.",
+    help: "Age of the last successful read of the gateway's account, in seconds.",
     registers,
     collect() {
       this.set(Math.max(0, (clock.now() - fetchedAt) / 1000));

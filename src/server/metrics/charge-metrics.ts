@@ -19,7 +19,7 @@ export function chargeMetrics(names: KeyNames): {
 } {
   const byModel = ["model", "group", "source"];
   const byKey = ["key", "team"];
-  const cost = amounts({ name: "farebox_cost_usd_total", help: "What the gateway charged, in USD.", labels: byModel });
+  const cost = amounts({ name: "farebox_cost_usd_total", help: "Cost at the gateway, in USD.", labels: byModel });
   const list = amounts({
     name: "farebox_list_cost_usd_total",
     help: "The same tokens at the official list price, in USD.",
@@ -33,7 +33,7 @@ export function chargeMetrics(names: KeyNames): {
   const keyRequests = counts({ name: "farebox_key_requests_total", help: "Charges posted, by key.", labels: byKey });
   const keyCost = amounts({
     name: "farebox_key_cost_usd_total",
-    help: "What the gateway charged, in USD, by key.",
+    help: "Cost at the gateway, in USD, by key.",
     labels: byKey,
   });
   const keyTokens = counts({
@@ -48,7 +48,7 @@ export function chargeMetrics(names: KeyNames): {
   });
   const overage = amounts({
     name: "farebox_overage_usd_total",
-    help: "What was posted beyond its hold, in USD.",
+    help: "Posted amounts above their holds, in USD.",
     labels: [],
   });
   const inDoubt = amounts({

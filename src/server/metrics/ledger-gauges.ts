@@ -56,12 +56,12 @@ export function ledgerGauges(figures: LedgerFigures, names: KeyNames): readonly 
     gauge("farebox_outbox_waiting", "Messages that are not delivered yet.", [["", String(figures.outboxWaiting)]]),
     gauge(
       "farebox_reconciliation_difference_usd",
-      "What the gateway's account moved by beyond the ledger's charges over the last 24 hours, in USD. Absent while unknown.",
+      "Movement of the gateway's account beyond the ledger's charges over the last 24 hours, in USD. Absent while unknown.",
       new Sums(reconciliation?.difference),
     ),
     gauge(
       "farebox_reconciliation_unexplained_usd",
-      "How far that difference, in either direction, goes beyond its uncertainty, in USD: 0 when the two agree. Absent while unknown.",
+      "Part of that difference, in either direction, beyond its uncertainty, in USD: 0 when the two agree. Absent while unknown.",
       new Sums(reconciliation?.unexplained),
     ),
   ];

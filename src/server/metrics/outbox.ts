@@ -20,7 +20,7 @@ export function outboxCounts(registers: Registry[]): OutboxCounts {
   });
   const deliveries = new Counter({
     name: "farebox_outbox_deliveries_total",
-    help: "Tries to deliver a message, by what became of them.",
+    help: "Tries to deliver a message, by result.",
     labelNames: ["kind", "result"],
     registers,
   });

@@ -11,7 +11,7 @@ export interface PriceReloads {
 export function priceReloads(registers: Registry[], loadedAt: number): PriceReloads {
   const reloads = new Counter({
     name: "farebox_price_reloads_total",
-    help: "Times that changed price files were read, by what became of them.",
+    help: "Reads of changed price files, by result.",
     labelNames: ["result"],
     registers,
   });

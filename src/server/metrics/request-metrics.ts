@@ -75,7 +75,7 @@ export function requestMetrics(
   });
   const adminTries = counts({
     name: "farebox_admin_failures_total",
-    help: "Tries to use the admin API without a token that opens it, by what was wrong.",
+    help: "Tries to use the admin API without a valid token, by reason.",
     labels: ["reason"],
   });
   // Asking for a series is enough: it starts at 0.

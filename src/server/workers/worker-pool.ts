@@ -286,7 +286,7 @@ class WorkerPool implements Front {
     }
     this.#log.error(
       { worker: number, pid: worker.process.pid, code: exitCode, signal: signalCode },
-      "a worker died: another one takes its place",
+      "a worker died: another one replaces it",
     );
     return isQuick ? Math.min(firstPauseMs * 2 ** (this.#quickDeaths - 1), longestPauseMs) : 0;
   }

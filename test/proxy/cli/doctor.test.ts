@@ -54,7 +54,7 @@ it("with nothing set up yet it says what to set, looks at the rest, and makes no
     ["failed", "FAREBOX_GATEWAY_API_KEY"],
   ]);
   expect(checks.filter(({ name, status }) => name !== "settings" && status === "failed")).toEqual([]);
-  expect(of("database")[0]?.message).toBe(`none yet at ${h.database}; the first serve or keys create makes it`);
+  expect(of("database")[0]?.message).toBe(`none yet at ${h.database}; the first serve or keys create creates it`);
   expect(readdirSync(h.folder)).toEqual([]);
 });
 
@@ -130,7 +130,7 @@ it.each([
     "http://farebox.example",
     "https://gateway.example",
     "warning",
-    "callbacks to http://farebox.example would come in the clear, with what the gateway made",
+    "callbacks to http://farebox.example would arrive unencrypted, with the results of tasks",
   ],
 ] as const)("judges the public address %s before the gateway %s", (publicUrl, gatewayUrl, status, message) => {
   expect(judgePublicUrl(publicUrl, gatewayUrl)).toMatchObject([{ name: "public address", status, message }]);

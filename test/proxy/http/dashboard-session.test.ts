@@ -80,7 +80,7 @@ describe("a session of the dashboard", () => {
     const refused = await page.ask("GET", "/admin/v1/keys");
     expect(refused).toMatchObject({
       status: 401,
-      json: { error: { message: expect.stringContaining("that key's own figures only") } },
+      json: { error: { message: expect.stringContaining("sees only that key's figures") } },
     });
     expect(refused.text).not.toContain("bob");
   });

@@ -149,7 +149,7 @@ it("goes on where it was killed, and brings no row twice", { timeout: 60_000 }, 
   // No command uses an incomplete copy.
   expect(await h.run("db", "migrate")).toMatchObject({
     code: 2,
-    stderr: expect.stringMatching(/a copy into it has not ended; the same farebox db copy goes on with it\n$/),
+    stderr: expect.stringMatching(/a copy into it is unfinished; the same farebox db copy continues it\n$/),
   });
   await client.query("commit");
   expect(await h.json("db", "copy", h.database)).toMatchObject({ resumed: true, begun_anew: false });

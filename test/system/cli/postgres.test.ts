@@ -184,7 +184,7 @@ describe("a ledger in PostgreSQL, from the command line", () => {
       [`${url}?sslmode=verify-full&sslrootcert=/none.pem`, "/none.pem cannot be read (ENOENT)"],
       [`${url}?options=-c%20search_path%3Dnowhere`, "its search_path names no schema that is there"],
       [`${url}_not`, "does not exist (3D000)"],
-      [url.replace(/\/\/[^@]+@/, "//little:little@"), "its role may not make tables in the schema public"],
+      [url.replace(/\/\/[^@]+@/, "//little:little@"), "its role may not create tables in the schema public"],
     ];
     for (const [address, why] of cases) {
       using cli = on(address);
@@ -250,9 +250,13 @@ describe.skipIf(skipWithout("openssl", "openssl"))("TLS to the server", () => {
   afterAll(() => owned.disposeAsync());
 
   it.each<[name: string, parameters: (authority: string) => string, why: string | null]>([
-    ["verifies the certificate", () => "sslmode=verify-full", "nobody trusted vouches for its certificate"],
+    ["verifies the certificate", () => "sslmode=verify-full", "its certificate is not signed by a trusted authority"],
     ["trusts the authority that the address names", (file) => `sslmode=verify-full&sslrootcert=${file}`, null],
-    ["verifies under the name `require`, too", () => "sslmode=require", "nobody trusted vouches for its certificate"],
+    [
+      "verifies under the name `require`, too",
+      () => "sslmode=require",
+      "its certificate is not signed by a trusted authority",
+    ],
     ["verifies nothing where the address says so", () => "sslmode=no-verify", null],
   ])("%s", async (_, parameters, why) => {
     using cli = on(`${url}?${parameters(authority)}`);

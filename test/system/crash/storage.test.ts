@@ -315,7 +315,7 @@ describe.concurrent("a ledger whose file goes away under it", { timeout: 120_000
     [
       "replaced by an older one",
       (database) => renameSync(`${database}.older`, database),
-      /another file is in the place of \S+farebox\.db/,
+      /another file replaced \S+farebox\.db/,
     ],
     ["without its log", (database) => rmSync(`${database}-wal`), /farebox\.db-wal was deleted or moved away/],
   ])(

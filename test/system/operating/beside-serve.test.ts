@@ -62,7 +62,7 @@ it(
     const running = load(serve, key);
     const copied = await json("db", "backup", backup);
     const again = await farebox("db", "backup", backup);
-    expect(again).toMatchObject({ code: 2, stderr: `farebox: ${backup} is there already; --force replaces it\n` });
+    expect(again).toMatchObject({ code: 2, stderr: `farebox: ${backup} already exists; --force replaces it\n` });
     const forced = await json("db", "backup", backup, "--force");
     const refused = await farebox("db", "restore", backup);
     expect(refused).toMatchObject({

@@ -113,7 +113,7 @@ it(
     ]) {
       expect(await farebox(...args)).toMatchObject({
         code: 2,
-        stderr: `farebox: the ledger at ${database} cannot be opened: its schema version 1 is older than ${known}; farebox db migrate brings it forward, as the next serve does\n`,
+        stderr: `farebox: the ledger at ${database} cannot be opened: its schema version 1 is older than ${known}; farebox db migrate upgrades it, as the next serve does\n`,
       });
     }
     const migrated = await farebox("db", "migrate");

@@ -137,7 +137,7 @@ to go back, stop every farebox, install the earlier release and set its database
     expect(await cli.run("db", "migrate")).toMatchObject({
       code: 2,
       stderr: expect.stringContaining(
-        `its role may not make the schema that a backup before the upgrade needs (as an administrator: grant create on database "${name}" to "${role}"); or back it up with pg_dump and run farebox db migrate --no-backup\n`,
+        `its role may not create the schema that a backup before the upgrade needs (as an administrator: grant create on database "${name}" to "${role}"); or back it up with pg_dump and run farebox db migrate --no-backup\n`,
       ),
     });
     expect(await contentOf(database.url)).toEqual(before);

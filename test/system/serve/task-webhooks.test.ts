@@ -103,7 +103,7 @@ it(
 
     await using second = await home.serve("another-key");
     await second.printed(
-      /a message was given up.*it was sealed with another gateway key|it was sealed with another gateway key.*a message was given up/,
+      /a message was abandoned.*it was sealed with another gateway key|it was sealed with another gateway key.*a message was abandoned/,
     );
     const db = new Database(home.database, { readonly: true });
     expect(db.prepare("select state, last_error, payload from outbox").all()).toEqual([

@@ -133,7 +133,7 @@ describe("a fault names its line and says what to write", () => {
     [
       "models without a provider",
       changed("provider: example\n", ""),
-      'a.yaml:3:1: "provider" is missing beside models; write the family\'s name, such as openai',
+      'a.yaml:3:1: "provider" is missing next to models; write the family\'s name, such as openai',
     ],
     [
       "a share that is not exact",
@@ -158,7 +158,7 @@ describe("a fault names its line and says what to write", () => {
     [
       "tiers beside a flat price",
       changed(official, '        per_request: { official: "0.25" }\n        tiers: []\n'),
-      'a.yaml:14:9: has no meaning beside per_request; leave "tiers" out',
+      'a.yaml:14:9: has no meaning next to per_request; leave "tiers" out',
     ],
     [
       "a share of a flat price that is not exact",

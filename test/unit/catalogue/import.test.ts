@@ -140,7 +140,7 @@ describe("genai-prices", () => {
     const charged = catalogue.find("claude-sonnet-4-6", Date.parse("2027-01-02"))?.price?.version.tiers[0].charged;
     expect(charged && formatRate(charged.input)).toBe("2.25");
     expect(proposal.yaml).toContain(
-      "# the gateway's own rates are kept from the price before: look whether they still hold",
+      "# the gateway's own rates are kept from the price before: check whether they still apply",
     );
   });
 
@@ -178,7 +178,7 @@ describe("genai-prices", () => {
       serviceTiers: { priority: [{ list: { input: 2_500_000n } }], flex: [{}], batch: [{}] },
     });
     expect(proposed.yaml).toContain(
-      "# rates of service tiers that no table states are kept from the price before: look whether they still hold",
+      "# rates of service tiers that no table states are kept from the price before: check whether they still apply",
     );
     const again = imported(order("genai-prices", table, { fromDate: "2026-11-24" }), [
       shipped,

@@ -167,7 +167,7 @@ describe("several tables", () => {
     });
     expect(result).toMatchObject({
       ok: false,
-      problems: [expect.stringMatching(/^odd\.json is no table that is known here: /)],
+      problems: [expect.stringMatching(/^odd\.json is not a known table: /)],
     });
   });
 });

@@ -37,7 +37,7 @@ it("leaves a file that is there alone, and one that was changed meanwhile", asyn
   await writeFile(path("there.yaml"), "mine\n");
   expect(await writeFiles([{ path: path("there.yaml"), before: null, after: "theirs\n" }])).toEqual({
     ok: false,
-    problem: `${path("there.yaml")} is there already and stays as it is; remove it, or give another --from-date or --into`,
+    problem: `${path("there.yaml")} already exists and stays as it is; remove it, or give another --from-date or --into`,
   });
   expect(await writeFiles([{ path: path("there.yaml"), before: "yours\n", after: "theirs\n" }])).toEqual({
     ok: false,

@@ -186,7 +186,7 @@ describe("new keys", () => {
     expect(readFileSync(out, "utf8")).toMatch(/^alice\tsk-fb-\S+\nbob\tsk-fb-\S+\n$/);
     expect(await apply("keys: { carol: }", "--keys-out", out)).toMatchObject({
       code: 2,
-      stderr: `farebox: ${out} is there already; name a new file for the new keys\n`,
+      stderr: `farebox: ${out} already exists; name a new file for the new keys\n`,
     });
     expect((await apply("keys: {}", "--keys-out", farebox.database)).code).toBe(2);
     const json = await applied("keys: { alice: , bob: , dora: }", "--keys-out", `${out}2`);
@@ -273,7 +273,7 @@ describe("a faulty file", () => {
     );
     await farebox.run("keys", "revoke", "alice");
     expect((await apply("keys: { alice: }")).stderr).toContain(
-      "company.yaml:1:9: the key alice was revoked at 2026-11-20T12:00:00.000Z for good",
+      "company.yaml:1:9: the key alice was revoked at 2026-11-20T12:00:00.000Z permanently",
     );
     expect((await apply("teams: {}", "--prune")).stderr).toContain(
       "1:1: team:red would be deleted, but key:bob names it",

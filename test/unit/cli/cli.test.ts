@@ -195,7 +195,7 @@ describe("keys", () => {
     expect((await revoke("alice")).stdout).toContain("was revoked at");
     expect((await revoke("bob", "--yes")).stdout).toBe("revoked bob\n");
     expect((await revoke("nora")).code).toBe(2);
-    expect(questions).toEqual(Array(2).fill("Close the key alice for good?"));
+    expect(questions).toEqual(Array(2).fill("Revoke the key alice permanently?"));
   });
 
   it("are listed with their state, never with their secret", async () => {

@@ -118,7 +118,7 @@ it("restores nothing that is damaged, does not agree with itself, or is no ledge
   const before = readdirSync(h.folder).sort();
 
   const tries: [string, number, RegExp][] = [
-    [unsound, 1, /unsound\.db does not agree with itself \(\d+ differences; [^\n]+\); the ledger stays as it is\n$/],
+    [unsound, 1, /unsound\.db is inconsistent \(\d+ differences; [^\n]+\); the ledger stays as it is\n$/],
     [newer, 2, /newer\.db was written by a newer farebox; restore it with that version or a later one\n$/],
     [foreign, 2, /foreign\.db cannot be restored: not a Farebox database\n$/],
     [damaged, 1, /damaged\.db is damaged: [^\n]+; the ledger stays as it is\n$/],

@@ -212,7 +212,7 @@ describe("the file of an export", () => {
     expect(readFileSync(out, "utf8")).toBe((await farebox.run("export")).stdout);
     expect(await farebox.run("export", "--out", out)).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining("is there already; --force replaces it"),
+      stderr: expect.stringContaining("already exists; --force replaces it"),
     });
     expect(await farebox.run("export", "--out", out, "--force", "--until", "2026-01-01")).toMatchObject({ code: 0 });
     expect(readFileSync(out, "utf8").split("\r\n")).toHaveLength(2);

@@ -157,7 +157,7 @@ describe("keys", () => {
   it("stay as they are once revoked", async () => {
     await farebox.run("keys", "create", "alice");
     await farebox.run("keys", "revoke", "alice");
-    const message = "farebox: alice was revoked at 2026-11-20T12:00:00.000Z for good; make a new key\n";
+    const message = "farebox: alice was revoked at 2026-11-20T12:00:00.000Z permanently; create a new key\n";
     expect(await farebox.run("keys", "update", "alice", "--rpm", "5")).toEqual({
       code: 2,
       stdout: "",
@@ -180,7 +180,7 @@ describe("keys", () => {
     expect(plain).toEqual({
       code: 0,
       stdout: expect.stringMatching(/^sk-fb-[a-z2-7]{12}-[\w-]{43}\n$/),
-      stderr: "The secret before it works until 2026-11-27T12:00:00.000Z.\n",
+      stderr: "The previous secret is valid until 2026-11-27T12:00:00.000Z.\n",
     });
     const store = await farebox.open();
     expect(await store.keys.find("alice")).toMatchObject({
@@ -189,7 +189,7 @@ describe("keys", () => {
     });
     await store[Symbol.asyncDispose]();
     expect((await farebox.run("keys", "rotate", "alice", "--overlap", "0")).stderr).toBe(
-      "The secret before it works no longer.\n",
+      "The previous secret is no longer valid.\n",
     );
     expect(await farebox.json("keys", "show", "alice")).toMatchObject({ previous_valid_until: null });
   });
@@ -200,7 +200,7 @@ describe("keys", () => {
     const refused = await farebox.run("keys", "rotate", "alice");
     expect(refused).toMatchObject({
       code: 2,
-      stderr: "farebox: alice has expired; farebox keys update alice --expires 30d lets it open again\n",
+      stderr: "farebox: alice has expired; farebox keys update alice --expires 30d makes it valid again\n",
     });
   });
 });

@@ -193,7 +193,7 @@ it("refuses a table that is none with one sentence", async () => {
   expect(await run(file)).toMatchObject({
     code: 1,
     stdout: "",
-    stderr: expect.stringMatching(/^farebox: .*data\.json is no table that is known here: .*\n$/),
+    stderr: expect.stringMatching(/^farebox: .*data\.json is not a known table: .*\n$/),
   });
 });
 

@@ -53,7 +53,7 @@ describe("a report", () => {
     });
     const table = await farebox.run("report", "--top", "2");
     expect(table.stdout.trim().split("\n")).toHaveLength(4);
-    expect(table.stderr).toBe("2 of 3 rows; the total is that of all\n");
+    expect(table.stderr).toBe("2 of 3 rows; the total includes all\n");
     expect((await farebox.run("report", "--top", "1", "--format", "csv")).stdout.trim().split("\r\n")).toHaveLength(2);
     expect((await farebox.run("report", "--top", "0")).stderr).toContain("whole number from 1 to 1000000");
   });

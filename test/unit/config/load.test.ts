@@ -166,7 +166,7 @@ describe("the webhook of alerts", () => {
     for (const text of ["fifteen-letters", "whsec_short", "whsec_????????????????????????", "with a space in it"])
       expect(secret(text)).toHaveLength(1);
     expect(problemsOf({ env: { FAREBOX_ALERT_SECRET: "sixteen-letters!" } })).toEqual([
-      "FAREBOX_ALERT_SECRET signs nothing without FAREBOX_ALERT_WEBHOOK: set that too, or take it away",
+      "FAREBOX_ALERT_SECRET signs nothing without FAREBOX_ALERT_WEBHOOK: set that too, or remove it",
     ]);
   });
 });

@@ -144,7 +144,7 @@ it("gives a message up after a day, says so without the address, and goes on wit
   expect(endedAt - noon).toBeLessThanOrEqual(dayMs);
   expect(results.filter((each) => each === "given_up")).toHaveLength(1);
   expect(log.lines.filter(({ level }) => level === "warn")).toMatchObject([
-    { message: "a message was given up", fields: { message_id: "a", reason: "answered with status 500" } },
+    { message: "a message was abandoned", fields: { message_id: "a", reason: "answered with status 500" } },
   ]);
   expect(JSON.stringify(log.lines)).not.toMatch(/secret-path|127\.0\.0\.1/);
   receiver.answer(status(204));

@@ -210,7 +210,7 @@ describe("a refusal", () => {
         `${text} has 0.25 USD left, and this request can cost up to 0.30 USD. ${reset}`,
       );
       expect(messageOf("budget_held")).toBe(
-        `${text} has 0.25 USD left and 0.20 USD are reserved by running requests; this request can cost up to 0.30 USD and fits once they have settled.`,
+        `${text} has 0.25 USD left and 0.20 USD are held by running requests; this request can cost up to 0.30 USD and fits once they have settled.`,
       );
     },
   );
@@ -227,7 +227,7 @@ describe("a refusal", () => {
         metadata,
       },
     });
-    expect(refusalEvent({ code: "ledger_unavailable", running: true })).toContain("this stream cannot go on");
+    expect(refusalEvent({ code: "ledger_unavailable", running: true })).toContain("this stream cannot continue");
   });
 
   it("states money to its last digit", () => {

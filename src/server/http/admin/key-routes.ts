@@ -115,7 +115,7 @@ export const keyRoutes: readonly AdminRoute[] = [
   }),
   route("POST /keys/{key}/revoke", {
     role: "editor",
-    summary: "Revoke a key for good; repeating it changes nothing",
+    summary: "Revoke a key permanently; repeating it changes nothing",
     answer: keySchema,
     handle: async (tools, { params: [name = ""] }) =>
       answered(await revokeKey(tools, name), ({ key }) => keyJson(key, tools.clock.now())),

@@ -90,7 +90,7 @@ export function createDashboardSessions(deps: {
         };
       return {
         ok: false,
-        message: "message" in who.refusal ? who.refusal.message : "This API key does not open.",
+        message: "message" in who.refusal ? who.refusal.message : "This API key is not valid.",
         retryAfterSeconds: null,
       };
     }
@@ -143,11 +143,11 @@ export function createDashboardSessions(deps: {
 
 const keysSession: Refusal = {
   code: "admin_refused",
-  message: "Who is signed in with a key sees that key's own figures only, at /v1/farebox; sign in with an admin token.",
+  message: "A session of a key sees only that key's figures, at /v1/farebox; sign in with an admin token.",
   retryAfterSeconds: null,
 };
 
 const adminsSession: Refusal = {
   code: "invalid_api_key",
-  message: "Who is signed in as an admin has no figures of a key's own; /admin/v1 has those of all keys.",
+  message: "A session of an admin has no key of its own; /admin/v1 has the figures of all keys.",
 };
