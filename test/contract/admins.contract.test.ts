@@ -15,7 +15,7 @@ const carol: Admin = {
 const dave: Admin = { ...carol, id: "id-dave", name: "dave", role: "viewer", digest: "d2", expiresAt: null };
 
 describe.each(ledgerKinds)("admins in $name", ({ newHome }: LedgerKind) => {
-  it("are kept, each name for ever, and their changes are in the audit without a digest", async () => {
+  it("are kept, names are never reused, and changes are in the audit without a digest", async () => {
     await using home = newHome(manualClock(noon));
     const before = await home.open();
     expect(await before.admins.create(carol, "os:root")).toEqual({ ok: true });

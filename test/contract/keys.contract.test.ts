@@ -79,7 +79,7 @@ describe.each(ledgerKinds)("keys and teams: $name", (kind) => {
     expect((await store.keys.list()).map(({ name }) => name)).toEqual(["full", "second"]);
   });
 
-  it("changes of a key what is named, and tells what was before", async () => {
+  it("changes only the named fields of a key, and returns their previous values", async () => {
     await using store = await opened(kind);
     const first = key("a", { team: "red", limits, expiresAt: noon + 9 });
     await store.keys.create(first);

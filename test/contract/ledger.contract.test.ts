@@ -255,7 +255,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await ledger.verify()).toEqual({ charges: 1, differences: [] });
   });
 
-  it("keeps what a hold was computed from: the whole, or the slice that a hard budget reserves", async () => {
+  it("keeps the basis of a hold: the worst case, or the slice that a hard budget reserves", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
     const basis = { by: "output_cap", outputTokens: 3000, outputCap: 1000, fitted: null };
@@ -324,7 +324,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(raced.flat()).toContain("* race 0 0");
   });
 
-  it("ends a charge whose names no database could hold as they are", async () => {
+  it("settles a charge whose names no database can store unchanged", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
     await ledger.setBudget(budget({ kind: "all" }, "total", "1"), noon);
@@ -345,7 +345,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("books what a charge costs beyond its hold as overage, past the limit too", async () => {
+  it("counts cost above the hold as overage, also above the limit", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
     await ledger.setBudget(budget({ kind: "all" }, "total", "0.1"), noon);
@@ -360,7 +360,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("gives a voided hold back whole", async () => {
+  it("releases all of a voided hold", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
     await ledger.setBudget(budget({ kind: "all" }, "1h", "1"), noon);
@@ -461,7 +461,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("weighs a hold on every budget of its caller, each key's own among them", async () => {
+  it("counts a hold against every budget of its caller, each key's own among them", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
     for (const scope of ["all", "team:red", "team:blue", "key:k-bob", "each-key", "each-key:red", "each-key:blue"]) {
@@ -484,7 +484,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("shows a caller the windows that weigh on it alone, as they are before a hold opens them too", async () => {
+  it("shows a caller only the windows that apply to it, also before a hold opens them", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
     for (const scope of ["all", "team:red", "team:blue", "key:k-bob", "each-key", "each-key:red", "each-key:blue"]) {
@@ -528,7 +528,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("settles what a key was running when it moved with the team that it left, and weighs what follows on the new one", async () => {
+  it("settles the running requests of a moved key with its old team, and counts later ones against the new team", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
     for (const scope of ["team:red", "team:blue", "each-key", "each-key:blue", "key:k-bob"]) {
@@ -657,7 +657,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("posts holds whose owner is gone, tasks that are known excepted", async () => {
+  it("posts holds whose owner is gone, except those of known tasks", async () => {
     await using home = kind.newHome(manualClock(noon));
     {
       await using before = await home.open();
@@ -691,7 +691,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await store.ledger.verify()).toEqual({ charges: 4, differences: [] });
   });
 
-  it("corrects a hold that was posted for a dead owner to what it is settled with later, once", async () => {
+  it("corrects a hold that was posted for a dead owner to its later settlement, once", async () => {
     await using home = kind.newHome(manualClock(noon));
     {
       await using before = await home.open();

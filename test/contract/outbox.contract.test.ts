@@ -45,7 +45,7 @@ describe.each(ledgerKinds)("the outbox: $name", (kind) => {
     ]);
   });
 
-  it("forgets what clients and the gateway said to each other once it was delivered or given up", async () => {
+  it("forgets a message's contents once it is delivered or abandoned", async () => {
     const { home, store, outbox } = await open();
     await using _home = home;
     await using _store = store;
@@ -61,7 +61,7 @@ describe.each(ledgerKinds)("the outbox: $name", (kind) => {
     ]);
   });
 
-  it("gives out the first of each target, in order, and the next one only after its end", async () => {
+  it("returns the first message of each target, in order, and the next one only after its end", async () => {
     const { home, store, outbox } = await open();
     await using _home = home;
     await using _store = store;
@@ -95,7 +95,7 @@ describe.each(ledgerKinds)("the outbox: $name", (kind) => {
     expect(await outbox.waiting()).toBe(3);
   });
 
-  it("takes a next try that is impossibly far ahead for due: the clock was set back", async () => {
+  it("treats a retry that is impossibly far ahead as due: the clock was set back", async () => {
     const { home, store, outbox } = await open();
     await using _home = home;
     await using _store = store;

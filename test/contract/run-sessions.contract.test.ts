@@ -140,7 +140,7 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("session
     expect((await ledger.verify()).differences).toEqual([]);
   });
 
-  it("tidies a session that only expired, with its budget", async () => {
+  it("removes a session that only expired, with its budget", async () => {
     await using store = await opened(kind);
     await store.sessions.create(session("one", { budget: usd("5"), expiresAt: noon + 1 }), null);
     await store.sessions.create(session("two"), null);

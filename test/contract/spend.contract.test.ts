@@ -84,7 +84,7 @@ describe.each(ledgerKinds)("what was spent over time: $name", (kind) => {
     ]);
   });
 
-  it("with only some names told apart", async () => {
+  it("with only some names separate", async () => {
     await using filledOne = await filled();
     const rows = await filledOne.ledger.spend({
       by: ["key"],
@@ -135,7 +135,7 @@ describe.each(ledgerKinds)("what was spent over time: $name", (kind) => {
 });
 
 describe.each(ledgerKinds)("the latest charges: $name", (kind) => {
-  it("are the last written first, then those that were written or ended since", async () => {
+  it("are the newest first, then those that were created or settled since", async () => {
     await using home = kind.newHome(manualClock(noon));
     await using store = await home.open();
     const { ledger } = store;
@@ -164,7 +164,7 @@ describe.each(ledgerKinds)("the latest charges: $name", (kind) => {
     );
   });
 
-  it("are those that are asked for", async () => {
+  it("are those that match the filter", async () => {
     await using home = kind.newHome(manualClock(noon));
     await using store = await home.open();
     const { ledger } = store;

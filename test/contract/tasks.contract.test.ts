@@ -61,7 +61,7 @@ describe.each(ledgerKinds)("tasks in $name", ({ newHome }: LedgerKind) => {
     expect((await again.tasks.runningTasks()).map(({ charge, model }) => [charge, model])).toEqual([["a", "suno-a"]]);
   });
 
-  it("show what they used up beside their charge in every read, and what nothing values adds up by its type", async () => {
+  it("show their consumption next to their charge in every query; units without a price are summed by type", async () => {
     await using home = newHome(manualClock(noon));
     await using store = await home.open();
     const used: readonly (readonly [id: string, type: string, units: string, unitsPerUsd: string | null])[] = [
@@ -226,7 +226,7 @@ describe.each(ledgerKinds)("tasks in $name", ({ newHome }: LedgerKind) => {
     expect(await store.ledger.verify()).toEqual({ charges: 1, differences: [] });
   });
 
-  it("are due in the order of time, those that are looked at excepted", async () => {
+  it("are due in the order of time, except those that are being polled", async () => {
     await using home = newHome(manualClock(noon));
     await using store = await home.open();
     await hold(store, "a", "b", "c", "d");

@@ -117,7 +117,7 @@ describe("a request of Codex", () => {
 describe("a predicted answer", () => {
   const prediction = { type: "content", content: "x".repeat(20_000) };
 
-  it("is held at the output rate for each choice, beside the maximum", async () => {
+  it("is held at the output rate for each choice, in addition to the maximum", async () => {
     await using proxy = await startProxy();
     await proxy.budget("key:alice", "100");
     const hold = async (more: object) => {

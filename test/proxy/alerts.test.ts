@@ -27,7 +27,7 @@ function isSigned({ headers, body }: Received): boolean {
 const bodyOf = ({ body }: Received) =>
   JSON.parse(body) as { id: string; type: string; text: string; data: Record<string, unknown> };
 
-it("tells of the threshold and then of the refusal, in order, signed, with the address nowhere to be seen", async () => {
+it("reports the threshold and then the refusal, in order, signed, without revealing the address", async () => {
   await using receiver = await startReceiver();
   const log = heardLog();
   // The second try comes after up to five seconds.

@@ -7,7 +7,7 @@ import { manualClock } from "../support/manual-clock.ts";
 import { startProxy } from "../support/running-proxy.ts";
 import { until } from "../support/until.ts";
 
-it("forwards nothing while the balance is under its floor, and goes on when it is topped up", async () => {
+it("forwards nothing while the balance is below its floor, and continues after a top-up", async () => {
   await using proxy = await startProxy({
     sandbox: { startingBalanceUsd: "0.50" },
     env: { FAREBOX_BALANCE_FLOOR: "1.00" },
@@ -30,7 +30,7 @@ it("forwards while the balance is not known", async () => {
   expect((await proxy.chat({ max_tokens: 5 })).status).toBe(200);
 });
 
-it("waits two seconds at most for a record that does not come, then for none until it has come", async () => {
+it("waits at most two seconds for a missing record, then not at all until one has arrived", async () => {
   const clock = manualClock();
   const log = heardLog();
   const lookUps: ((found: AccountLookup) => void)[] = [];

@@ -150,7 +150,7 @@ describe(`${burst} parallel requests against a budget for 37`, { timeout: 60_000
 });
 
 describe("one request", () => {
-  it("is told apart: what would never fit gets 402 though others are running, what would fit gets 429", async () => {
+  it("gets 402 if it could never fit, and 429 if it fits once running requests have settled", async () => {
     await using relay = await startPausedRelay();
     await using proxy = await startProxy({ gatewayUrl: relay.url });
     await proxy.budget("key:alice", "0.001");
@@ -167,7 +167,7 @@ describe("one request", () => {
     expect((await proxy.chat({ max_tokens: 100 })).status).toBe(200);
   });
 
-  it("names the exhausted budget before one that is merely busy", async () => {
+  it("names an exhausted budget rather than one that only has no room now", async () => {
     await using relay = await startPausedRelay();
     await using proxy = await startProxy({ gatewayUrl: relay.url });
     await proxy.budget("all", "0.001", "1d");

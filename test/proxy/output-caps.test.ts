@@ -173,7 +173,7 @@ describe("an output cap", () => {
     expect(await capFor(bob)).toEqual(["600", 600]);
   });
 
-  it("stands beside the usage that FAREBOX_STREAM_USAGE=inject asks for", async () => {
+  it("works together with the usage that FAREBOX_STREAM_USAGE=inject asks for", async () => {
     await using injecting = await startProxy({
       gatewayUrl: gateway.url,
       env: { FAREBOX_PRICING: folder, FAREBOX_STREAM_USAGE: "inject", FAREBOX_OUTPUT_CAP: "700" },

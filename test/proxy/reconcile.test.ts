@@ -80,7 +80,7 @@ describe("a gateway that bills rightly", () => {
     expect(kept).not.toMatch(/sk-|secret|hook|key/i);
   });
 
-  it("names a top-up, an expiry, frozen credits and use by others, and takes none for a difference", async () => {
+  it("names a top-up, an expiry, frozen credits and use by others, and takes none of them for a difference", async () => {
     const { sandbox } = proxy;
     sandbox.topUp("20");
     await plain(proxy, 2);
@@ -117,7 +117,7 @@ describe("a gateway that bills rightly", () => {
   });
 });
 
-it("begins and ends in the middle of streams, and the doubt is what they may cost", async () => {
+it("begins and ends in the middle of streams, and the doubt is their possible cost", async () => {
   await using proxy = await startProxy();
   const begin = async () => {
     const reader = (
@@ -213,7 +213,7 @@ models:
   }
 });
 
-it("says that credits without a balance in USD tell nothing", async () => {
+it("says that credits without a balance in USD cannot be compared", async () => {
   await using proxy = await startProxy({ sandbox: { equivalentInUsd: "absent" } });
   await sample(proxy);
   await plain(proxy, 1);

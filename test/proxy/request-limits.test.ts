@@ -85,7 +85,7 @@ describe("requests per minute", () => {
     expect((await proxy.chat(small, { key })).status).toBe(200);
   });
 
-  it("are told in our headers alone; without a limit the gateway's pass", async () => {
+  it("are stated in our headers only; without a limit the gateway's pass", async () => {
     await using gateway = await scriptedGateway();
     await using proxy = await startProxy({ gatewayUrl: gateway.url });
     const key = await proxy.addKey("bob", { limits: { rpm: 9 } });
@@ -270,7 +270,7 @@ describe("under load", () => {
     expect([first, others]).toEqual([rotated.key.id, []]);
   });
 
-  it("a revoked key opens nothing from its next request on, with neither secret; what runs ends as it would", async () => {
+  it("a revoked key is refused from its next request on, with either secret; running requests finish", async () => {
     await using proxy = await startProxy({ sandbox: { scenario: fateOf } });
     const tools = toolsOf(proxy);
     const old = await proxy.addKey("bob", { limits: { parallel: 100 } });

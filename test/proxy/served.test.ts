@@ -105,7 +105,7 @@ async function sent(path: string, body: object, given: object, key = proxy.key) 
 }
 
 describe("another model that answers", () => {
-  it("is paid at the larger of both prices, doubted, and told in the headers: the row names both prices", async () => {
+  it("is charged at the larger of both prices with a doubt, and named in the headers: the row names both prices", async () => {
     const body = { models: ["gpt-4o", "o1-pro"], route: "fallback", model: "gpt-4o", messages };
     const { answer: got, charge } = await sent(chat, body, chatAnswer({ model: "o1-pro" }));
     expect(charge).toMatchObject({
@@ -141,7 +141,7 @@ describe("another model that answers", () => {
     expect(charge.servedPriceId === null).toBe(!isDoubted || served === "mystery" || served === "priceless");
   });
 
-  it("leaves a model without a price without an amount, and undoubted", async () => {
+  it("leaves a model without a price without an amount and without a doubt", async () => {
     const { charge } = await sent(chat, { model: "mystery", messages }, chatAnswer({ model: "large" }));
     expect(charge).toMatchObject({ cost: null, formula: "unpriced", doubts: [] });
   });
@@ -210,7 +210,7 @@ describe("another model that answers", () => {
     expect(charge).toMatchObject({ cost: 600_000_000_000n, formula: "per_request", doubts: ["served_model"] });
   });
 
-  it("counts in the room of a hard budget that the headers tell", async () => {
+  it("counts in the room of a hard budget that the headers state", async () => {
     const key = await proxy.addKey("roomy");
     await proxy.budget("key:roomy", "1");
     const { answer: got, charge } = await sent(
@@ -384,7 +384,7 @@ describe("calls of hosted tools", () => {
       ),
       { web_search_call: 2 },
     ],
-  ])("are charged as %s tells them", async (_, path, body, given, calls) => {
+  ])("are charged as %s states them", async (_, path, body, given, calls) => {
     const { charge } = await sent(path, { model: "small", ...body }, given);
     const withoutFiles = cost - 2_000_000_000n;
     expect(charge).toMatchObject({

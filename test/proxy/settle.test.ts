@@ -19,7 +19,7 @@ models:
         gateway: { input: "10000", output: "10000" }
 `;
 
-it("an amount that no ledger can hold is posted as the hold, and the proxy goes on", async () => {
+it("an amount that no ledger can store is posted as the hold, and the proxy continues", async () => {
   await using folder = await temporaryFolder();
   const pricing = join(folder.path, "pricing");
   await mkdir(pricing);

@@ -129,7 +129,7 @@ describe("a creation holds", () => {
     await expectClean(home);
   });
 
-  it("nothing under a second name of its task type or input: it is refused, whichever folding the gateway does", async () => {
+  it("nothing under a second name of its task type or input: it is refused, however the gateway folds case", async () => {
     await using home = await world();
     await home.proxy.budget("all", "10");
     for (const more of [{ "ta\u017fk_type": "*" }, { Input: { duration: 9 } }, { Config: {} }])
@@ -140,7 +140,7 @@ describe("a creation holds", () => {
 });
 
 describe("a task is charged", () => {
-  it("once, however often and by how many it is asked for", async () => {
+  it("once, however often and by however many clients it is polled", async () => {
     await using home = await world();
     await home.proxy.budget("all", "10");
     await home.create();
@@ -249,7 +249,7 @@ describe("a task is charged", () => {
     await expectClean(home);
   });
 
-  it("not at all when it was cancelled, and the one who cancels need not ask again", async () => {
+  it("not at all when it was cancelled, without another poll by the client", async () => {
     const clock = manualClock(Date.now());
     await using home = await world({ clock });
     await home.create();
@@ -495,7 +495,7 @@ describe("a task that no client polls", () => {
     await expectClean(home);
   });
 
-  it("goes on after a restart, its hold with it", async () => {
+  it("continues after a restart, with its hold", async () => {
     await using home = await world();
     await home.proxy.budget("all", "10");
     await home.create();

@@ -348,7 +348,7 @@ describe("a task of another key", () => {
     expect(await home.proxy.charges()).toHaveLength(1);
   });
 
-  it("is not shown beside one of the key's own, by whatever names it", async () => {
+  it("is not shown next to one of the key's own, by any member that names it", async () => {
     await using home = await ofAlice(({ path }) => ({
       body: path.startsWith("/mj/v2/imagine") ? taken("t-2") : record("t-2", "processing"),
     }));
@@ -385,7 +385,7 @@ describe("a task of another key", () => {
     });
   });
 
-  it("is left out of lists, with whatever tells of it, and unknown tasks with it", async () => {
+  it("is left out of lists with everything about it, as are unknown tasks", async () => {
     const list = {
       code: 200,
       message: "success",

@@ -140,7 +140,7 @@ describe("the webhook of a task", () => {
     expect(await proxy.metrics()).toMatch(/^farebox_outbox_waiting 0$/m);
   });
 
-  it("stands in the database neither in the clear nor as a token", async () => {
+  it("is in the database neither in the clear nor as a token", async () => {
     await using receiver = await startReceiver();
     receiver.answer(status(500));
     await using home = await relaying();
@@ -184,7 +184,7 @@ describe("the webhook of a task", () => {
     ],
     [{ config: { webhook_config: { endpoint: 7 } } }, "config.webhook_config.endpoint", /must be a text/],
     [{ Config: {} }, "config", /must be written 'config'/],
-  ])("that must not be is refused before anything is held: %j", async (wish, param, message) => {
+  ])("that is not allowed is refused before anything is held: %j", async (wish, param, message) => {
     await using home = await relaying({ env: { FAREBOX_WEBHOOK_PRIVATE: "0" } });
     const refused = await create(home.proxy, wish);
     expect(refused.status).toBe(400);
@@ -302,7 +302,7 @@ describe("a callback", () => {
     expect(told.map(({ body }) => body)).toEqual([recordOf("t-2", "running", webhook)]);
   });
 
-  it("that is told again is delivered once, and one that never stops is slowed", async () => {
+  it("that repeats is delivered once, and one that never stops is slowed", async () => {
     await using receiver = await startReceiver();
     await using home = await relaying({}, () => true);
     const { proxy, given, gateway } = home;
@@ -365,7 +365,7 @@ describe("the relay", () => {
       return `${task_id} ${state}`;
     });
 
-  it("keeps the order in which the gateway told, and one client's silence from the others", async () => {
+  it("keeps the gateway's order, and isolates a silent client from the others", async () => {
     await using silent = await startReceiver();
     silent.answer(() => {});
     await using receiver = await startReceiver();
@@ -391,7 +391,7 @@ describe("the relay", () => {
     expect(elsewhere.received).toEqual([]);
   });
 
-  it("delivers nothing that the gateway never told", async () => {
+  it("delivers nothing that the gateway never sent", async () => {
     await using receiver = await startReceiver();
     await using home = await relaying({}, () => true);
     await create(home.proxy, withWebhook(receiver.url));
@@ -402,7 +402,7 @@ describe("the relay", () => {
   });
 });
 
-it("a callback comes in under the public name, and nothing else does", async () => {
+it("only callbacks are accepted under the public name", async () => {
   await using home = await relaying();
   const { proxy, given } = home;
   await create(proxy);

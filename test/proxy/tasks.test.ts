@@ -81,8 +81,8 @@ describe("tasks pass", () => {
   });
 });
 
-describe("a task is its key's own", () => {
-  it("to every other key there is none, existing or not, and nothing is asked", async () => {
+describe("a task", () => {
+  it("does not exist for any other key, and the gateway is not asked", async () => {
     await using home = await before((asked) => ({ body: record("t-1", statusOf(asked)) }));
     const { proxy, gateway } = home;
     const bob = await proxy.addKey("bob");
@@ -108,7 +108,7 @@ describe("a task is its key's own", () => {
     ]);
   });
 
-  it("in the open mode it is everybody's who has no key", async () => {
+  it("belongs in the open mode to every client without a key", async () => {
     await using home = await before((asked) => ({ body: record("t-1", statusOf(asked)) }), {
       env: { FAREBOX_AUTH: "open" },
     });
@@ -119,7 +119,7 @@ describe("a task is its key's own", () => {
     expect((await task(proxy, "t-1")).status).toBe(404);
   });
 
-  it("the id is written down before the creation is answered, so that a poll right after it finds the task", async () => {
+  it("is stored before the creation is answered, so that a poll right after it finds it", async () => {
     let number = 0;
     await using home = await before(({ method, path }) => ({
       body: record(method === "POST" ? `t-${++number}` : (path.split("/").at(-1) ?? ""), "pending"),

@@ -76,7 +76,7 @@ describe("an answer passes to the byte and costs what its usage says", () => {
     expect(seen?.body.toString()).toBe(JSON.stringify(body));
   });
 
-  it("tells the cost of a plain one in its headers, and leaves its bytes alone", async () => {
+  it("states the cost of a plain one in its headers, and leaves its bytes unchanged", async () => {
     const answer = await at("/v1/responses", responses({}, "prompt:1000+cached:400+tokens:40+reasoning:60"));
     // 1,000 at 1.25 and 100 at 5 USD a million: gpt-4o at half of the official price; its cached tokens cost the same.
     expect(answer.headers["x-farebox-cost-usd"]).toBe("0.00175");
@@ -109,7 +109,7 @@ describe("without usage the texts are counted, and the count is the gateway's ow
 });
 
 describe("a stream of /v1/responses", () => {
-  it("that is cut is charged for what came, and its client is told in both ways", async () => {
+  it("that is cut is charged for what arrived, and ends with both kinds of error for its client", async () => {
     const answer = await at("/v1/responses", responses({ stream: true }, "cut:7+tokens:40"));
     const last = JSON.parse(eventsIn(answer.body).at(-1) ?? "");
     expect(last).toMatchObject({
@@ -129,7 +129,7 @@ describe("a stream of /v1/responses", () => {
     books.billed();
   });
 
-  it("that fails, as itself says, ends as it came and is charged for what it wrote", async () => {
+  it("that reports its own failure passes unchanged and is charged for what it wrote", async () => {
     const answer = await at("/v1/responses", responses({ stream: true }, "failed+tokens:12"));
     expect(JSON.parse(eventsIn(answer.body).at(-1) ?? "")).toMatchObject({ type: "response.failed" });
     expect(await books.ended()).toMatchObject({ source: "partial", reason: "gateway_failed", tokens: { output: 12 } });

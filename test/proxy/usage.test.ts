@@ -111,7 +111,7 @@ describe("usage is taken apart once", () => {
     }
   });
 
-  it("what is billed beyond the hold is booked whole, as overage", async () => {
+  it("what is billed beyond the hold is posted in full, as overage", async () => {
     await ask(proxy, chatWith("over-limit:200000", { max_tokens: 5 }));
     const { charge, billed } = await books.endedBeside();
     expect(charge.cost).toBe(billed?.cost);
@@ -204,7 +204,7 @@ describe("a usage of another vocabulary", () => {
     expect(await ledger.ended()).toMatchObject({ source: "reported", tokens, doubts, cost: charge.cost });
   });
 
-  it("so far does not stand for an answer that broke off", async () => {
+  it("so far is not taken for a cut answer's total", async () => {
     await using gateway = await scriptedGateway();
     await using scripted = await startProxy({ gatewayUrl: gateway.url });
     const streamed = ask(scripted, {
@@ -298,7 +298,7 @@ describe("output that is produced unseen", () => {
     expect(await cutAfter("gpt-5", 0)).toMatchObject({ tokens: { output: 1 } });
   });
 
-  it("by a model that shows all it writes is none", async () => {
+  it("is not assumed for a model that shows all its output", async () => {
     expect(await cutAfter("gpt-4o", 4_000)).toMatchObject({ source: "partial", tokens: { output: 1 } });
   });
 

@@ -46,7 +46,7 @@ async function gateway(listener: RequestListener) {
   return { url, [Symbol.dispose]: () => void server.close() };
 }
 
-it("with nothing set up yet it says what to set, looks at the rest, and makes nothing", async () => {
+it("without any setup it says what to set, checks the rest, and creates nothing", async () => {
   const { code, checks, of } = await doctor();
   expect(code).toBe(1);
   expect(of("settings").map(({ status, message }) => [status, message.split(" ")[0]])).toEqual([
@@ -93,7 +93,7 @@ it("prints one line a check, each ok or what to do", async () => {
   expect((await h.run("doctor")).stdout).toMatch(/\n2 to fix before farebox serve can do its work\n$/);
 });
 
-it("tells every problem of the settings, and looks at what they leave alone", async () => {
+it("reports every problem of the settings, and checks what does not depend on them", async () => {
   h.env = { ...h.env, FAREBOX_PRT: "s3cret", FAREBOX_DRAIN: "soon", FAREBOX_GATEWAY_URL: "ftp://x" };
   const { of, stdout, code } = await doctor();
   expect(code).toBe(1);
@@ -136,7 +136,7 @@ it.each([
   expect(judgePublicUrl(publicUrl, gatewayUrl)).toMatchObject([{ name: "public address", status, message }]);
 });
 
-it("looks whether the receiver of alerts is there, without sending it anything or naming it", async () => {
+it("checks that the receiver of alerts exists, without sending it anything or naming it", async () => {
   let requests = 0;
   using receiver = await gateway(() => requests++);
   h.env = { ...h.env, FAREBOX_ALERT_WEBHOOK: `${receiver.url}/s3cret-path` };
@@ -223,7 +223,7 @@ describe("the gateway", () => {
   });
 });
 
-it("tells what is wrong with the ledger's place", async () => {
+it("reports what is wrong with the ledger's folder", async () => {
   const message = async (database: string) => (await doctor("--database", database)).of("database")[0];
   expect(await message(join(h.folder, "no/farebox.db"))).toMatchObject({
     status: "failed",
@@ -239,7 +239,7 @@ it("tells what is wrong with the ledger's place", async () => {
   expect(readdirSync(h.folder).sort()).toEqual(["folder", "text"]);
 });
 
-it("sees a running serve, holds that are left over, and another time zone", async () => {
+it("reports a running serve, leftover holds, and another time zone", async () => {
   {
     await using store = await h.open();
     await store.ledger.hold(holdOf("r1", usd("1"), { at: h.clock.now() - 2 * 3_600_000 }));
@@ -258,7 +258,7 @@ it("sees a running serve, holds that are left over, and another time zone", asyn
   });
 });
 
-it("tells of files that others may read or change", async () => {
+it("reports files that others may read or change", async () => {
   await h.run("keys", "create", "alice");
   const secret = join(h.folder, "gateway key");
   const pricing = join(h.folder, "prices");
@@ -277,7 +277,7 @@ it("tells of files that others may read or change", async () => {
   expect((await doctor()).of("permissions")).toMatchObject([{ status: "ok" }]);
 });
 
-it("tells faults of the price files", async () => {
+it("reports faults of the price files", async () => {
   const pricing = join(h.folder, "prices");
   mkdirSync(pricing);
   writeFileSync(join(pricing, "mine.yaml"), "provider: mine\nmodels:\n  m:\n    group: none\n    prices: 5\n");
@@ -285,7 +285,7 @@ it("tells faults of the price files", async () => {
   expect(of("prices")[0]).toMatchObject({ status: "failed", message: expect.stringContaining("mine.yaml") });
 });
 
-it("tells who listens on the port", async () => {
+it("reports which process listens on the port", async () => {
   const other = createServer();
   await new Promise<void>((resolve) => other.listen(0, "127.0.0.1", resolve));
   const { port } = other.address() as AddressInfo;
@@ -337,7 +337,7 @@ it("unknown flags are wrong usage", async () => {
   expect(existsSync(h.database)).toBe(false);
 });
 
-it("judges by stated bounds", () => {
+it("compares with the stated bounds", () => {
   const now = Date.parse("2026-11-20T12:00:00Z");
   const statuses = (checks: Check[]) => checks.map(({ status }) => status);
   expect(

@@ -227,7 +227,7 @@ default:
     expect(unknown).toMatchObject({ model: "default", exact: false, notes: [expect.stringContaining("ceiling")] });
   });
 
-  it("prints a table with its reasons, and the hold beside it", async () => {
+  it("prints a table with its reasons and the hold", async () => {
     using cli = harness();
     const ran = await cli.run("estimate", "--model", "model-a", "--input-tokens", "1000", "--output-tokens", "100");
     expect(ran).toEqual({

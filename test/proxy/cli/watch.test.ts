@@ -167,7 +167,7 @@ describe("bars", () => {
     ]);
   });
 
-  it("stand behind a table where there is room, and in no pipe", () => {
+  it("follow a table where there is room, and are not written to a pipe", () => {
     const rows = [
       ["a", "2.00"],
       ["b", "1.00"],

@@ -58,7 +58,7 @@ describe("by default", () => {
     expect(await proxy.charges()).toMatchObject([{ source: "reported", tokens: { input: 8, output: 1 } }]);
   });
 
-  it("a client that asks itself, a plain request and one of a path that takes no such wish are untouched", async () => {
+  it("does not change a stream whose client asks itself, a plain request, or a path without the option", async () => {
     answer = () => streamed(text + report + done);
     const own = request.replace("{", '{"stream_options":{"include_usage":true, "x":1},');
     const got = await ask(proxy, own);

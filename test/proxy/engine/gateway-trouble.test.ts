@@ -255,7 +255,7 @@ describe("a gateway that breaks off", () => {
     },
   );
 
-  it("with a clean end that is none: an error event, partial", async () => {
+  it("with a clean end but an incomplete stream: an error event, partial", async () => {
     const { proxy, books } = sandboxed;
     const answer = await ask(proxy, chatWith("no-finish+tokens:12", { stream: true }));
     expect(answer).toMatchObject({ status: 200, broken: null });
@@ -404,7 +404,7 @@ describe("redirects", () => {
     expect(await books.ended()).toMatchObject({ state: "voided" });
   });
 
-  it("gives up on a loop: 502, void", async () => {
+  it("stops at a loop: 502, void", async () => {
     const { proxy, books } = sandboxed;
     const answer = await ask(proxy, chatWith("redirect-loop"));
     expect(answer.status).toBe(502);

@@ -179,7 +179,7 @@ describe("at first is held", () => {
   });
 });
 
-describe("a stream that goes on", () => {
+describe("a stream that continues", () => {
   it("never notices that its hold grows: each chunk leaves before the next is sent", async () => {
     // The tokenizer's thread may take seconds to start on a busy machine.
     await using proxy = await underBudget("1000", {}, { clock: patientClock() });
@@ -239,7 +239,7 @@ describe("a stream that goes on", () => {
 });
 
 describe("a stream that its budget cannot pay for", () => {
-  it("takes what room there is, uses it up to the reserve, and is ended at the gateway with its client told", async () => {
+  it("takes the available room, uses it up to the reserve, and is then ended at the gateway with an error to its client", async () => {
     // 200 words of one token each: their bytes hold for 1,000 tokens more, which is 250 of output.
     const wordy = { ...request, messages: [{ role: "user", content: " hello".repeat(200) }] };
     const limit = holdFor(wordy, slice + 30);
@@ -721,7 +721,7 @@ describe("an event that does not end", () => {
 describe("images and sound in a stream of text", () => {
   const image = `data: ${JSON.stringify({ choices: [{ index: 0, delta: { images: [{ type: "image_url", image_url: { url: `data:image/png;base64,${"A".repeat(1000)}` } }] } }] })}\n\n`;
 
-  it("hold the worst case before the stream goes on, and are posted at the hold", async () => {
+  it("hold the worst case before the stream continues, and are posted at the hold", async () => {
     await using proxy = await underBudget("1000");
     const { asked, client } = await begun(proxy);
     asked.response.end(delta("Here:") + image + finish() + done);
@@ -828,7 +828,7 @@ describe("while the ledger cannot be written", () => {
     return { asked, client, lock };
   }
 
-  it("a stream pauses as soon as its hold is used, and goes on when it has grown", async () => {
+  it("a stream pauses as soon as its hold is used, and continues when it has grown", async () => {
     await using proxy = await lockable();
     const { asked, client, lock } = await standing(proxy);
     using _ = lock;
@@ -886,7 +886,7 @@ describe("while the ledger cannot be written", () => {
     expect(await proxy.books.ended()).toMatchObject({ source: "counted", tokens: { output: slice - 9 }, overage: 0n });
   });
 
-  it("a stream that has stood still for too long is ended, and its client is told what had come by then", async () => {
+  it("a stream that paused for too long is ended, and its error states what had arrived by then", async () => {
     const clock = patientClock();
     await using proxy = await lockable(clock);
     const { asked, client, lock } = await standing(proxy);

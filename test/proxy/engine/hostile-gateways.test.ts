@@ -182,7 +182,7 @@ describe("a stream", () => {
     60_000,
   );
 
-  it("without an end is ended by its time, and its client told", async () => {
+  it("without an end is ended at the time limit, with an error to its client", async () => {
     let gone = false;
     raw.answer = (socket) => {
       socket.write("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n");

@@ -81,7 +81,7 @@ describe("images", () => {
     expect((await endedAsBilled()).stream).toBe(true);
   });
 
-  it("whose stream is cut are charged at their hold: nothing tells what was made", async () => {
+  it("whose stream is cut are charged at their hold: nothing states the output", async () => {
     const answer = await ask(proxy, images({ stream: true, partial_images: 2, prompt: "x #sandbox cut:1" }), {
       path: "/v1/images/generations",
     });
@@ -104,7 +104,7 @@ describe("images", () => {
     books.billed();
   });
 
-  it("are not priced in a chat, whose usage does not tell them from text", async () => {
+  it("are not priced in a chat, whose usage does not separate them from text", async () => {
     await proxy.chat({ model: "gpt-image-1" });
     expect(await books.ended()).toMatchObject({ cost: null, formula: "unpriced" });
     books.billed();
@@ -135,7 +135,7 @@ describe("sound", () => {
     expect(await endedAsBilled()).toMatchObject({ route: "/v1/audio/translations" });
   });
 
-  it("is written down for the duration that a verbose answer tells without a usage", async () => {
+  it("is charged for the duration that a verbose answer states without a usage", async () => {
     await post("/v1/audio/transcriptions", {
       model: "whisper-1",
       response_format: "verbose_json",
@@ -145,7 +145,7 @@ describe("sound", () => {
     expect(await endedAsBilled()).toMatchObject({ cost: 300_000_000n });
   });
 
-  it.each(["text", "srt"])("as %s tells no usage, and is charged at its hold", async (format) => {
+  it.each(["text", "srt"])("as %s states no usage, and is charged at its hold", async (format) => {
     const answer = await post("/v1/audio/transcriptions", { model: "whisper-1", response_format: format, file: sound });
     expect(answer.headers.get("content-type")).toContain("text/plain");
     const charge = await books.ended();
@@ -153,7 +153,7 @@ describe("sound", () => {
     expect(charge).toMatchObject({ source: "assumed", cost: charge.hold, reason: "no_usage" });
   });
 
-  it("is made for its characters, which the request tells", async () => {
+  it("is charged by its characters, which the request states", async () => {
     const input = "Grüße 😀";
     const answer = await ask(proxy, { model: "tts-1", input, voice: "alloy" }, { path: "/v1/audio/speech" });
     expect(answer.headers["content-type"]).toBe("audio/mpeg");

@@ -45,7 +45,7 @@ describe("FAREBOX_PASSTHROUGH=all", () => {
     ]);
   });
 
-  it("writes down the model and the tokens that it is told, never a cost", async () => {
+  it("records the stated model and tokens, never a cost", async () => {
     const answered = ask(proxy, { model: "gpt-4o", input: "x" }, { path: "/v1/moderations" });
     const { response } = await gateway.nextChat();
     response

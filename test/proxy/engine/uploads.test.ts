@@ -142,7 +142,7 @@ it("uploads that pass at the same time take their share of the memory for bodies
 });
 
 describe("an upload that does not come to its end", () => {
-  it("ends at the gateway when its client leaves, and costs nothing: a part of a request is none", async () => {
+  it("ends at the gateway when its client leaves, and costs nothing: an incomplete request is not served", async () => {
     const request = begin(10 * mb);
     const { request: received, closed } = await arrived();
     await once(received, "data");
@@ -174,7 +174,7 @@ describe("an upload that does not come to its end", () => {
     request.destroy();
   });
 
-  it("is refused by its stated length before the gateway hears of it", async () => {
+  it("is refused by its stated length before anything is sent to the gateway", async () => {
     const request = begin(300 * mb);
     const { status, body } = await answerOf(request);
     expect([status, JSON.parse(body.toString()).error.code]).toEqual([413, "request_too_large"]);

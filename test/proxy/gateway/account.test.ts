@@ -241,7 +241,7 @@ describe("an account record that cannot be had", () => {
 
     const fixture = readFileSync(new URL("../../fixtures/account-record.json", import.meta.url));
 
-    it("the whole record goes through as it is written, besides its secrets, and is told of in the metrics", async () => {
+    it("the record passes unchanged except for its secrets, and sets the metrics", async () => {
       await using whole = await startProxy({ gatewayUrl: gateway.url });
       const asking = accountInfo(whole);
       const { request, response } = await gateway.next();
@@ -276,7 +276,7 @@ describe("an account record that cannot be had", () => {
       );
     });
 
-    it("what a later record does not tell is absent again; another plan takes the place of the one before", async () => {
+    it("values that a later record omits are absent again; another plan replaces the previous one", async () => {
       await using changing = await startProxy({ gatewayUrl: gateway.url });
       const read = async (data: object) => {
         const sampling = changing.serving.sampler.sample();
@@ -307,7 +307,7 @@ describe("an account record that cannot be had", () => {
       expect(await read({})).toEqual(new Set());
     });
 
-    it("one without end is given up", async () => {
+    it("one without end is abandoned", async () => {
       const asking = accountInfo(proxy);
       const { response, closed } = await gateway.next();
       response.writeHead(200, { "content-type": "application/json" });

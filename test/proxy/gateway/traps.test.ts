@@ -123,7 +123,7 @@ describe.each<Engine>(["http-proxy-middleware", "undici"])(
       expect(call.told).toEqual(["head 200", "chunk", "fail reset"]);
     });
 
-    it("a timeout is told apart from a reset, before and after the headers", async () => {
+    it("a timeout is distinguished from a reset, before and after the headers", async () => {
       const before = sent(gateway, { silenceMs: 50 });
       const first = await scripted.next();
       expect(await before.over).toEqual({ kind: "silent" });
@@ -136,7 +136,7 @@ describe.each<Engine>(["http-proxy-middleware", "undici"])(
       expect(after.told).toEqual(["head 200", "fail silent"]);
     });
 
-    it("leaving before the headers ends the gateway's request, and nothing is heard any more", async () => {
+    it("leaving before the headers ends the gateway's request, and no event follows", async () => {
       const call = sent(gateway);
       const { closed, response } = await scripted.next();
       expect(call.call.sent).toBe(true);
@@ -146,7 +146,7 @@ describe.each<Engine>(["http-proxy-middleware", "undici"])(
       expect(call.told).toEqual([]);
     });
 
-    it("leaving before the connection stands sends nothing", async () => {
+    it("leaving before the connection is established sends nothing", async () => {
       const arrived = scripted.connections;
       const call = sent(gateway);
       expect(call.call.sent).toBe(false);
@@ -160,7 +160,7 @@ describe.each<Engine>(["http-proxy-middleware", "undici"])(
       expect(scripted.connections - arrived).toBeLessThanOrEqual(2);
     });
 
-    it("headers are heard before the first chunk", async () => {
+    it("headers are received before the first chunk", async () => {
       const call = sent(gateway);
       const { response } = await scripted.next();
       response.writeHead(200, { "content-type": "text/event-stream" }).flushHeaders();
@@ -169,7 +169,7 @@ describe.each<Engine>(["http-proxy-middleware", "undici"])(
       expect(await call.over).toBe("end");
     });
 
-    it("pausing stops the reading, resuming goes on, and silence does not count meanwhile", async () => {
+    it("pausing stops reading, resuming continues it, and silence does not count during a pause", async () => {
       const manual = manualClock();
       await using own = createOf({ baseUrl: scripted.url, apiKey: "sk-gateway", clock: manual });
       const call = sent(own, { silenceMs: 100 });
@@ -264,7 +264,7 @@ describe.each<Engine>(["http-proxy-middleware", "undici"])(
       expect(call.body().toString()).toBe("onetwo");
     });
 
-    it("idle sockets are given up before a server would close them", async () => {
+    it("idle sockets are closed before a server would close them", async () => {
       await using sandbox = await startSandbox({ keepAliveMs: 65_000 });
       // Node's servers close a connection that was idle for five seconds.
       expect(idleSocketMs).toBeLessThan(5_000);

@@ -89,7 +89,7 @@ describe("headers", () => {
     await nothingIsLeft();
   });
 
-  it("that go on without an end are refused once they are too large", async () => {
+  it("that never end are refused once they are too large", async () => {
     using client = new RawClient(proxy.url);
     client.send("GET /healthz HTTP/1.1\r\n");
     for (let line = 0; line < 2_000; line++) client.send(`X-${line}: ${"y".repeat(20)}\r\n`);
@@ -280,7 +280,7 @@ describe("bodies", () => {
     expect(charges.filter(({ source }) => source === "reported")).toHaveLength(quick.length + 1);
   }, 120_000);
 
-  it("many large ones at once are taken as far as there is memory, and the others are told so", async () => {
+  it("many large ones at once are accepted as far as there is memory, and the others are refused", async () => {
     await using narrow = await startProxy({ gatewayUrl: plainGateway, env: { FAREBOX_BODY_MEMORY: "32mb" } });
     const body = request("", "c".repeat(4 * 1024 * 1024));
     const clients = Array.from({ length: 20 }, () => new RawClient(narrow.url));

@@ -154,7 +154,7 @@ describe("a charge in its lines", () => {
 });
 
 describe("GET /health", () => {
-  it("tells of holds, of the gateway's errors minute by minute, and of what cannot be reconciled yet", async () => {
+  it("shows holds, the gateway's errors minute by minute, and what cannot be reconciled yet", async () => {
     await using proxy = await started();
     const traffic = await prepareMixedTraffic(proxy, 10);
     await traffic.round();

@@ -41,7 +41,7 @@ const settingsToken = "from-the-settings-0123456789";
 const started = (clock?: Clock) => startProxy({ env: { FAREBOX_ADMIN_TOKEN: settingsToken }, ...(clock && { clock }) });
 
 describe("a session of the dashboard", () => {
-  it("begins with an admin token, reads and writes the admin API, and ends where somebody signs out", async () => {
+  it("begins with an admin token, reads and writes the admin API, and ends at sign-out", async () => {
     await using proxy = await started();
     const page = browser(proxy);
     expect((await page.ask("GET", "/dashboard/session")).json).toEqual({ kind: "none" });
@@ -62,7 +62,7 @@ describe("a session of the dashboard", () => {
     expect((await page.ask("GET", "/admin/v1/whoami")).status).toBe(401);
   });
 
-  it("ends for good where somebody signs out: the cookie that was copied opens nothing", async () => {
+  it("ends for good at sign-out: a copied cookie gives no access", async () => {
     await using proxy = await started();
     const page = browser(proxy);
     await page.signIn(settingsToken);
@@ -162,7 +162,7 @@ describe("a session of the dashboard", () => {
     expect((await fetch(`${proxy.url}/admin/v1/whoami`, { headers: { cookie } })).status).toBe(200);
   });
 
-  it("is no key: nothing is forwarded or told elsewhere for its cookie", async () => {
+  it("is not a key: no request is forwarded or answered for its cookie", async () => {
     await using proxy = await started();
     const page = browser(proxy);
     await page.signIn(proxy.key);

@@ -9,7 +9,7 @@ const get = (proxy: RunningProxy, target: string, ...lines: string[]) =>
   ask(proxy.url, head(proxy.url, `GET ${target}`, ...lines));
 
 describe("health", () => {
-  it("is told as JSON, without a key", async () => {
+  it("is answered as JSON, without a key", async () => {
     await using proxy = await startProxy();
     expect(await get(proxy, "/healthz")).toMatchObject({
       status: 200,

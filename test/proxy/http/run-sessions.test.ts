@@ -52,7 +52,7 @@ async function refusal(answer: Response | Promise<Response>): Promise<readonly [
 const small = { max_tokens: 5 };
 
 describe("a session", () => {
-  it("acts as its key, tags what it does, and tells at its end what that cost", async () => {
+  it("acts as its key, tags its requests, and reports their cost at its end", async () => {
     await using proxy = await startProxy();
     const session = await begin(proxy, { tags: { feature: "search" }, budget_usd: "1" });
     expect(session).toEqual({
@@ -90,7 +90,7 @@ describe("a session", () => {
     expect(await refusal(proxy.chat(small, { key: credential }))).toEqual([401, "This session has ended."]);
   });
 
-  it("has a hard budget of its own beside those of its key", async () => {
+  it("has a hard budget of its own in addition to those of its key", async () => {
     await using proxy = await startProxy();
     const { api_key: key, id } = await begin(proxy, { budget_usd: "0" });
     const [status, message] = await refusal(proxy.chat(small, { key }));
@@ -173,7 +173,7 @@ describe("a session", () => {
     expect((await refusal(me()))[0]).toBe(401);
   });
 
-  it("is none for a credential that this ledger did not sign", async () => {
+  it("does not exist for a credential that this ledger did not sign", async () => {
     await using proxy = await startProxy();
     await using other = await startProxy();
     const session = await begin(proxy);
@@ -219,7 +219,7 @@ describe("a session", () => {
     expect(await sums(proxy, one, proxy.key)).toMatchObject({ state: "open", budget: null, requests: 0, models: [] });
   });
 
-  it("says what is wrong with a wish for one", async () => {
+  it("reports what is wrong with a request for one", async () => {
     await using proxy = await startProxy();
     for (const [body, param] of [
       [{ budget_usd: "-1" }, "budget_usd"],

@@ -132,7 +132,7 @@ it("docs/metrics.md has every metric with its type and labels, and no other", as
   expect(Object.keys(genAi).filter((name) => !document.includes(`| \`${name}\` |`))).toEqual([]);
 });
 
-it("OpenTelemetry's names stand beside them where they are asked for, in its buckets", async () => {
+it("OpenTelemetry's names are added where they are enabled, in its buckets", async () => {
   await using proxy = await proxyWithEverything({ FAREBOX_METRICS_OTEL: "1" });
   await (await proxy.chat(chatWith("status:500"))).text();
   const families = readPage(await proxy.metrics());

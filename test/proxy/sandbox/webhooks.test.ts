@@ -21,7 +21,7 @@ function telling(retryMs = 1) {
   };
 }
 
-it("tells the record with its time, and repeats the secret in a header", async () => {
+it("sends the record with its time, and repeats the secret in a header", async () => {
   await using receiver = await startReceiver();
   const { webhooks } = telling();
   await webhooks.tell({ endpoint: `${receiver.url}/hook`, secret: "s1" }, data);
@@ -38,7 +38,7 @@ it("tells the record with its time, and repeats the secret in a header", async (
   expect(breachesOf("TaskUnified", payload)).toEqual([]);
 });
 
-it("tells again until it is taken, three times at most, and follows no redirect", async () => {
+it("sends again until it is accepted, at most three times, and follows no redirect", async () => {
   await using elsewhere = await startReceiver();
   await using receiver = await startReceiver();
   receiver.answer(status(307, { location: elsewhere.url }));
@@ -86,7 +86,7 @@ function create(sandbox: Sandbox, scenario: string, body: object = {}) {
   );
 }
 
-it("the sandbox tells a task's webhook of its end, and of its beginning, twice or never by scenario", async () => {
+it("the sandbox notifies a task's webhook of its end, and of its start, twice or never by scenario", async () => {
   await using receiver = await startReceiver();
   await using sandbox = await startSandbox({ webhookRetryMs: 1 });
   const config = { webhook_config: { endpoint: receiver.url, secret: "s1" } };
@@ -126,7 +126,7 @@ it("the sandbox fails creations beyond its account's ceilings by scenario", asyn
   expect((await create(sandbox, "+task-endless")).status).toBe(200);
 });
 
-it("a task of the sandbox, asked for through farebox, is told to the client and settled", async () => {
+it("a task of the sandbox, created through farebox, is delivered to the client and settled", async () => {
   await using receiver = await startReceiver();
   // The port is known before the proxy listens, so that the gateway can be told of it.
   const port = await freePort();

@@ -55,7 +55,7 @@ it("checks every answer and the ledger, and measures each target in each round",
   }
 });
 
-it("measures beside what is installed, and says how the rest would be", async () => {
+it("measures the installed programs, and says how to install the others", async () => {
   const folder = await mkdtemp(join(tmpdir(), "farebox-test-"));
   try {
     const { stdout } = await run(

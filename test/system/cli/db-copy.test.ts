@@ -125,7 +125,7 @@ it(
   },
 );
 
-it("goes on where it was killed, and brings no row twice", { timeout: 60_000 }, async () => {
+it("continues where it was killed, and copies no row twice", { timeout: 60_000 }, async () => {
   const { url, client } = await emptyDatabase();
   await h.run("db", "migrate");
   // It comes as far as the days, which somebody holds, and is killed there.

@@ -31,7 +31,7 @@ describe.skipIf(skipWithout("curl", "curl"))("curl", () => {
     allAsBilled(await proxy.seen(), [chat, chat]);
   });
 
-  it("shows a refusal, and ends with 22 where it is told to fail", async () => {
+  it("shows a refusal, and exits with 22 where it is set to fail", async () => {
     const told = '"code":"budget_exceeded","metadata":{"scope":"key:poor"';
     expect(await ask(proxy.poor, false)).toMatchObject({ code: 0, stdout: expect.stringContaining(told) as string });
     refusedAtTheDoor(await proxy.seen());

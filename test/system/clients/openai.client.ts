@@ -74,7 +74,7 @@ const openai: SdkClient = {
 
 describeSdk(openai);
 
-describe("openai, beside chat completions", () => {
+describe("openai, other than chat completions", () => {
   let proxy: WatchedProxy;
   let client: OpenAI;
   let folder: string;

@@ -65,7 +65,7 @@ describe("openai for Python", () => {
     allAsBilled(await proxy.seen(), routes);
   });
 
-  it("hears speech", async () => {
+  it("receives speech", async () => {
     expect((await sdk("speech")).text).toBe("True");
     expect((await proxy.seen()).charges).toMatchObject([{ route: "/v1/audio/speech", source: "counted" }]);
   });

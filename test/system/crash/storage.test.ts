@@ -191,7 +191,7 @@ const fullDisk =
 
 describe.concurrent("a disk that is full", { timeout: 120_000 }, () => {
   it.skipIf(skipIfImpossible("a full disk of its own", noMount))(
-    "costs nothing that was acknowledged, and the service comes back by itself",
+    "loses nothing that was acknowledged, and the service recovers automatically",
     async () => {
       using disk = mountSmallDisk(diskBytes);
       await using scene = await startScene(disk.path);

@@ -89,7 +89,7 @@ async function createTasks({ url }: ServeProcess, key: string, name: string, tol
 }
 
 it(
-  "kill -9 loses no task that a client was told of: each goes on with the next start, and is paid once",
+  "kill -9 loses no task that a client knows: each continues after the next start, and is paid once",
   { timeout: 120_000 },
   async () => {
     const seed = randomInt(1, 2 ** 31);

@@ -17,7 +17,7 @@ describe.skipIf(withoutChromium)("who sees what", { timeout: 60_000 }, () => {
   });
   afterAll(() => proxy?.[Symbol.asyncDispose]());
 
-  it("tells why a token opens nothing, and lets another one in", async () => {
+  it("says why a token is refused, and accepts another one", async () => {
     await using visitor = await visit(proxy.url);
     const { page } = visitor;
     await page.goto(`${proxy.url}/dashboard`);

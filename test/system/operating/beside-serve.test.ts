@@ -95,7 +95,7 @@ it(
   },
 );
 
-it("pruning beside a loaded serve keeps verify clean and every sum", { timeout: 120_000 }, async () => {
+it("pruning next to a loaded serve keeps verify clean and every sum", { timeout: 120_000 }, async () => {
   await using folder = await temporaryFolder();
   await using sandbox = await startSandbox();
   const database = join(folder.path, "farebox.db");
@@ -136,7 +136,7 @@ it("pruning beside a loaded serve keeps verify clean and every sum", { timeout: 
 });
 
 it(
-  "repairs beside a loaded serve, which heeds repairs and corrections at its next admission",
+  "repairs next to a loaded serve, which applies repairs and corrections at its next admission",
   { timeout: 120_000 },
   async () => {
     await using folder = await temporaryFolder();

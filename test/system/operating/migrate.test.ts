@@ -143,7 +143,7 @@ to go back, install the earlier release and run: farebox db restore --database $
   },
 );
 
-it("makes no backup where it is told that there is one", { timeout: 60_000 }, async () => {
+it("makes no backup with --no-backup", { timeout: 60_000 }, async () => {
   await using folder = await temporaryFolder();
   const database = join(folder.path, "farebox.db");
   oldLedger(database);

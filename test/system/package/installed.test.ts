@@ -142,7 +142,7 @@ describe("the installed package", { timeout: 90_000 }, () => {
 describe("a Node that is too old", () => {
   const node = oldNode();
 
-  it.skipIf(node === undefined)("is told so in one sentence, exit code 2, before anything else loads", async () => {
+  it.skipIf(node === undefined)("is refused in one sentence, exit code 2, before anything else loads", async () => {
     await using folder = await emptyFolder();
     // Alone in its folder: there is nothing else that could load.
     await mkdir(join(folder.path, "bin"));

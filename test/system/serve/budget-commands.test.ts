@@ -6,7 +6,7 @@ import { startProxy } from "../../support/running-proxy.ts";
 import { windowsOnDisk } from "../../support/window-watch.ts";
 import { until } from "../../support/until.ts";
 
-describe("a change by a command beside the proxy", { timeout: 60_000 }, () => {
+describe("a change by a command next to the proxy", { timeout: 60_000 }, () => {
   it("of a limit is heeded by the very next request", async () => {
     await using proxy = await startProxy();
     await proxy.budget("key:alice", "1.00");

@@ -443,7 +443,7 @@ describe.concurrent("a proxy that is ended by hand", { timeout: 120_000 }, () =>
       });
     }));
 
-  it("that only slept settles what it held as corrections to the true amounts, once, and goes on as another run", () =>
+  it("that only slept corrects its posted holds to the true amounts, once, and continues as another run", () =>
     withTwo(async (scene, asleep, other) => {
       const sent = Promise.all(
         names(10).map((name) =>
@@ -487,38 +487,42 @@ describe.concurrent("a proxy that is ended by hand", { timeout: 120_000 }, () =>
     }));
 });
 
-it("refuses without the database, settles when it is back, and goes on by itself", { timeout: 120_000 }, async () => {
-  // Its own server, because the test stops it.
-  await using postgres = await startPostgres();
-  await using scene = await openScene(await postgres.create("scene"));
-  await scene.budget("100.00");
-  const proxies = await Promise.all([scene.serve(), scene.serve()]);
-  const bob = await scene.addKey("bob");
-  const running = names(20).map((name, index) =>
-    ask(proxies[index % 2] as ServeProcess, scene, name, "#sandbox latency:1500"),
-  );
-  await scene.sandbox.waitFor(({ requests }) => requests.length === 20, 30_000);
-  await postgres.stop();
-  try {
-    for (const proxy of proxies) {
-      await until(async () => (await readyz(proxy)).status === 503, "it says that it is not ready");
-      // A remembered key, and one that has not been asked for yet.
-      for (const key of [scene.key, bob])
-        expect(await ask(proxy, { key }, "refused")).toMatchObject({ status: 503, code: "ledger_unavailable" });
-      const metrics = await (await fetch(`${proxy.url}/metrics`)).text();
-      expect(metrics).toMatch(/^farebox_refusals_total\{code="ledger_unavailable"\} [12]$/m);
-      expect(metrics).not.toContain("farebox_ledger_pending_holds");
+it(
+  "refuses without the database, settles when it is back, and recovers automatically",
+  { timeout: 120_000 },
+  async () => {
+    // Its own server, because the test stops it.
+    await using postgres = await startPostgres();
+    await using scene = await openScene(await postgres.create("scene"));
+    await scene.budget("100.00");
+    const proxies = await Promise.all([scene.serve(), scene.serve()]);
+    const bob = await scene.addKey("bob");
+    const running = names(20).map((name, index) =>
+      ask(proxies[index % 2] as ServeProcess, scene, name, "#sandbox latency:1500"),
+    );
+    await scene.sandbox.waitFor(({ requests }) => requests.length === 20, 30_000);
+    await postgres.stop();
+    try {
+      for (const proxy of proxies) {
+        await until(async () => (await readyz(proxy)).status === 503, "it says that it is not ready");
+        // A remembered key, and one that has not been asked for yet.
+        for (const key of [scene.key, bob])
+          expect(await ask(proxy, { key }, "refused")).toMatchObject({ status: 503, code: "ledger_unavailable" });
+        const metrics = await (await fetch(`${proxy.url}/metrics`)).text();
+        expect(metrics).toMatch(/^farebox_refusals_total\{code="ledger_unavailable"\} [12]$/m);
+        expect(metrics).not.toContain("farebox_ledger_pending_holds");
+      }
+      // What ran comes to its end without the ledger.
+      expect((await Promise.all(running)).map(({ status }) => status)).toEqual(running.map(() => 200));
+    } finally {
+      await postgres.start();
     }
-    // What ran comes to its end without the ledger.
-    expect((await Promise.all(running)).map(({ status }) => status)).toEqual(running.map(() => 200));
-  } finally {
-    await postgres.start();
-  }
-  for (const proxy of proxies) {
-    await until(async () => (await readyz(proxy)).status === 200, "it is ready again");
-    expect((await ask(proxy, scene, `after-${proxies.indexOf(proxy)}`)).status).toBe(200);
-  }
-  const { charges } = await agree(scene, 10_000n);
-  expect(charges.filter(({ source }) => source === "reported")).toHaveLength(22);
-  expect(charges).toHaveLength(22);
-});
+    for (const proxy of proxies) {
+      await until(async () => (await readyz(proxy)).status === 200, "it is ready again");
+      expect((await ask(proxy, scene, `after-${proxies.indexOf(proxy)}`)).status).toBe(200);
+    }
+    const { charges } = await agree(scene, 10_000n);
+    expect(charges.filter(({ source }) => source === "reported")).toHaveLength(22);
+    expect(charges).toHaveLength(22);
+  },
+);

@@ -103,7 +103,7 @@ describe.concurrent("SIGTERM", { timeout: 180_000 }, () => {
     );
   });
 
-  it("cuts what still runs at the end of the time, tells its clients, and settles it", async () => {
+  it("cuts what still runs at the end of the time with an error to its clients, and settles it", async () => {
     await using scene = await startScene({ FAREBOX_DRAIN: "1s" });
     const { serve, sandbox, database } = scene;
     const stream = await chat(serve, "endless:5", { stream: true });

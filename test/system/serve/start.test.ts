@@ -108,7 +108,7 @@ describe.concurrent("serve does not start", { timeout: 60_000 }, () => {
   });
 });
 
-it("port 0 picks a free one, several times over; the ledger is made where the settings say, and its making is told", async () => {
+it("port 0 picks a free one, several times over; the ledger is created where the settings say, with a log line", async () => {
   await using folder = await temporaryFolder();
   await using sandbox = await startSandbox();
   const paths = ["one.db", "two.db"].map((name) => join(folder.path, name));

@@ -214,7 +214,7 @@ describe("several proxies on one PostgreSQL", () => {
     expect(await differencesIn(ledger.look)).toEqual([]);
   });
 
-  describe("ends a silent proxy when it is told to", () => {
+  describe("ends a silent proxy on command", () => {
     const silence = (look: Database, { owner }: LedgerProxy, seconds = 6) =>
       look.run("update owners set beat_at = clock_timestamp() - $2::integer * interval '1 second' where epoch = $1", [
         owner.known(),
@@ -402,7 +402,7 @@ describe("several proxies on one PostgreSQL", () => {
     expect(await differencesIn(look)).toEqual([]);
   });
 
-  it("hears at once of a change that another process makes: its time stands still, so that it neither beats nor polls", async () => {
+  it("learns at once of another process's change: its time stands still, so that it neither beats nor polls", async () => {
     await using database = await newDatabase();
     const open = (access: "serve" | "command") =>
       openPostgresStore({ url: database.url, calendar: utc, clock: manualClock(noon), access });
@@ -464,7 +464,7 @@ describe("a proxy on PostgreSQL", () => {
     expect(await differencesIn(look)).toEqual([]);
   });
 
-  it("fails a sum beyond 64 bits, and what came with it goes on", async () => {
+  it("fails a sum beyond 64 bits, and only that command of its batch", async () => {
     await using ledger = await opened(1);
     const { first } = ledger;
     await first.setBudget(budget({ kind: "all" }, "total", "1", "soft"));

@@ -55,7 +55,7 @@ describe("the admin gate", () => {
     expect(failures).toEqual(["expired", "revoked"]);
   });
 
-  it("tells what is missing where there is no token at all", async () => {
+  it("says what is missing where there is no token", async () => {
     const { gate, add } = await gateWith({ settings: null });
     expect(await gate.admit(undefined, "10.0.0.1")).toMatchObject({
       ok: false,

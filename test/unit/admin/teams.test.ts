@@ -46,7 +46,7 @@ describe("a team", () => {
     expect(await tools.teams.list()).toEqual([]);
   });
 
-  it("is told with what it was before, at each change", async () => {
+  it("is returned with its previous value, at each change", async () => {
     const made = await createTeam(tools, { name: "red", limits: { rpm: 5 } });
     expect(made).toMatchObject({
       ok: true,
@@ -103,7 +103,7 @@ describe("a key", () => {
     );
   });
 
-  it("is told with what it was before, at each change", async () => {
+  it("is returned with its previous value, at each change", async () => {
     const made = await createKey(tools, { name: "a", team: "red" });
     if (!made.ok) throw new Error(made.message);
     const updated = await updateKey(tools, made.key.id, { lifetimeMs: 1000, limits: { rpm: 5 } });

@@ -234,7 +234,7 @@ describe("faults of tiers", () => {
   const tiers = (...starts: number[]) =>
     `${oneModel}        tiers:\n${starts.map((from) => `          - { from_prompt_tokens: ${from}, official: { input: "4", output: "4" } }\n`).join("")}`;
 
-  it("are told where they stop ascending", () => {
+  it("are reported where they stop ascending", () => {
     expect(faults({ "a.yaml": tiers(100, 100) })).toEqual([
       "a.yaml:16:35: is not above the tier before it, 100; write tiers in ascending order",
     ]);
@@ -325,7 +325,7 @@ describe("all faults", () => {
     ]);
   });
 
-  it("are found beside a field that no file has", () => {
+  it("are found next to a field that no file has", () => {
     const text = oneModel
       .replace("provider: example", "provider: example\nzzz: 1")
       .replace("group: half", "group: third");

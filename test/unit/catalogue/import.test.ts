@@ -102,7 +102,7 @@ describe("genai-prices", () => {
   const proposal = imported(order("genai-prices", anthropic));
   const entry = (model: string) => proposal.proposed.find((each) => each.model === model);
 
-  it("is sound beside the shipped files", () => {
+  it("is valid with the shipped files", () => {
     expect(() => beside(proposal)).not.toThrow();
     expect(proposal.name).toBe("imported-genai-prices-2026-11-21.yaml");
   });
@@ -273,7 +273,7 @@ describe("litellm", () => {
   }`;
   const proposal = imported(order("litellm", table));
 
-  it("is read exactly and is sound beside the shipped files", () => {
+  it("is read exactly and is valid with the shipped files", () => {
     const catalogue = beside(proposal);
     expect(proposal.proposed.map(({ model, kind, provider }) => `${kind} ${model} of ${provider}`)).toEqual([
       "changed gpt-4o of openai",

@@ -27,7 +27,7 @@ models:
 const shipped = { "a.yaml": oneModel.replace("  big:\n", "  big:\n    aliases: [large]\n") };
 
 describe("a user's layer", () => {
-  it("replaces a whole model, aliases and all, in its place in the list", () => {
+  it("replaces all of a model, its aliases too, at its position in the list", () => {
     const catalogue = catalogueOf({ ...shipped, "z.yaml": dear.replace("big:", "last:") }, { "mine.yaml": dear });
     expect(catalogue.list(today).map(({ id }) => id)).toEqual(["big", "last"]);
     const model = catalogue.find("big", today);
@@ -145,14 +145,14 @@ describe("loadCatalogue", () => {
     expect(catalogue.find("gpt-4o", today)?.provider).toBe("openai");
   });
 
-  it("names the file that it cannot read, and looks at the others", async () => {
+  it("names the file that it cannot read, and checks the others", async () => {
     expect(faultsOf(await loadCatalogue({ shipped: pricing, user: join(folder, "bad") }))).toEqual([
       `${join(folder, "bad", "broken.yaml")}:1:1: cannot be read: it is a folder; price files are plain files`,
       `${join(folder, "bad", "wrong.yaml")}:1:9: "groups": write a block with one entry a name`,
     ]);
   });
 
-  it("names a folder that does not exist, or is none", async () => {
+  it("names a path that does not exist, or is not a folder", async () => {
     for (const name of ["absent", "notes.txt"]) {
       const [fault, ...rest] = faultsOf(await loadCatalogue({ shipped: pricing, user: join(folder, name) }));
       expect(fault).toMatch(

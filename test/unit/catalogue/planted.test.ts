@@ -141,7 +141,7 @@ describe("a planted fault", () => {
     expect(placesOf(text)).toEqual(places);
   });
 
-  it("is found beside any others, all in one run and nothing else", () => {
+  it("is found with any others, all in one run and nothing else", () => {
     fc.assert(
       fc.property(fc.subarray(Object.keys(plants), { minLength: 2 }), (names) => {
         const { text, places } = planted(names);

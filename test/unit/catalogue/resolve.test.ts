@@ -210,7 +210,7 @@ describe("traits", () => {
       "a.yaml": `provider: example\ndefaults: { context_tokens: 1000, max_output_tokens: 100${defaults} }\nmodels:\n  big: { ${lines} }\n`,
     }).find("big", today);
 
-  it("are on the dear side where a file does not say", () => {
+  it("are the expensive ones where a file does not say", () => {
     expect(bare("")).toMatchObject({
       encoding: "o200k_base",
       tokenizerIsPublic: false,

@@ -153,7 +153,7 @@ describe("several tables", () => {
     expect(buildCatalogue([[own()], [{ name: found.name, text: found.yaml }]])).toMatchObject({ ok: true });
   });
 
-  it("are told by their shape, each on its own", () => {
+  it("are recognised by their shape, each on its own", () => {
     expect(imported([litellm(asOursToo), genai(asOurs)]).name).toBe("imported-litellm-genai-prices-2026-11-22.yaml");
     const result = importPrices([[own()]], {
       tables: [{ file: "odd.json", text: "[]" }],

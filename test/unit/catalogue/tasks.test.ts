@@ -80,7 +80,7 @@ describe("prices of tasks", () => {
     if (version !== undefined) expect(parseCanonicalPrice(canonicalPrice(version))).toEqual(version);
   });
 
-  it("tell of every fault where it stands", () => {
+  it("report every fault with its position", () => {
     const wrong = file
       .replace('max: "10", official: "0.20" }', 'max: "10", official: 0.20 }')
       .replace('until: 2026-03-01, source: "list", official: "0.40"', 'source: "list", max: "3", official: "0.40"')

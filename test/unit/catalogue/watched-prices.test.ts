@@ -139,7 +139,7 @@ describe("what is not taken over", () => {
     expect(here.reloads).toMatchObject([{ kind: "taken", before: here.prices.current.digest }]);
   });
 
-  it("a faulty file, once, however often it is looked at; the way back is taken", async () => {
+  it("a faulty file once, however often it is checked; the corrected file is accepted", async () => {
     const clock = manualClock();
     await using here = await watched({ clock });
     const before = here.prices.current;
@@ -161,7 +161,7 @@ describe("what is not taken over", () => {
     expect(here.prices.current.digest).toBe(before.digest);
   });
 
-  it("a folder that is gone; one in its place is taken by the poll", async () => {
+  it("a missing folder; the poll accepts a new one in its place", async () => {
     const clock = manualClock();
     await using here = await watched({ clock });
     await rm(here.folder, { recursive: true });

@@ -258,7 +258,7 @@ describe("a faulty file", () => {
     expect(existsSync(farebox.database)).toBe(false);
   });
 
-  it("is told apart from one that is not there", async () => {
+  it("is distinguished from a missing one", async () => {
     expect(await farebox.run("apply", "/nowhere.yaml")).toMatchObject({
       code: 2,
       stderr: "farebox: there is no file /nowhere.yaml\n",

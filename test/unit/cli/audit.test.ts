@@ -14,7 +14,7 @@ interface AuditJson {
 }
 
 describe("farebox audit", () => {
-  it("tells who changed what from the command line, and never a key", async () => {
+  it("says who changed what from the command line, and never shows a key", async () => {
     using farebox = harness();
     const { stdout: keyText } = await farebox.run("keys", "create", "alice", "--team", "red");
     farebox.clock.advance(60_000);
@@ -37,7 +37,7 @@ describe("farebox audit", () => {
     );
   });
 
-  it("goes on where a page ended", async () => {
+  it("continues where a page ended", async () => {
     using farebox = harness();
     for (const name of ["a", "b", "c"]) await farebox.run("keys", "create", name);
     const first = await farebox.json<AuditJson>("audit", "--limit", "2");

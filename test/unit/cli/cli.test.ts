@@ -120,7 +120,7 @@ describe("every command", () => {
     ["report"],
     ["charges"],
     ["verify"],
-  ])("%s %s makes no ledger where there is none", async (...argv) => {
+  ])("%s %s creates no missing ledger", async (...argv) => {
     const { code, stdout, stderr } = await farebox.run(...argv);
     expect(stderr).toMatch(/^farebox: there is no ledger at .*ledger\.db yet; .*\n$/);
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
@@ -145,7 +145,7 @@ describe("every command", () => {
     );
   });
 
-  it("tells in its help how secrets are given, and has no flag for them", async () => {
+  it("says in its help how secrets are given, and has no flag for them", async () => {
     const { stdout } = await farebox.run("serve", "--help");
     expect(stdout).toContain("FAREBOX_GATEWAY_API_KEY");
     expect(stdout).not.toContain("--gateway-api-key");
@@ -167,7 +167,7 @@ describe("keys", () => {
     expect((await farebox.run("keys", "create", "bob")).stderr).toBe("");
   });
 
-  it("create --json tells all of it", async () => {
+  it("create --json prints all of it", async () => {
     const created = await createdKey("alice", "--team", "research", "--models", "gpt-4o*, o3", "--expires", "30d");
     expect(created).toEqual({
       id: created.key.split("-")[2],
@@ -227,7 +227,7 @@ describe("keys", () => {
     });
   });
 
-  it("are shown with the budgets that weigh on them", async () => {
+  it("are shown with the budgets that apply to them", async () => {
     const { id } = await createdKey("alice", "--team", "research");
     await createdKey("bob");
     for (const scope of ["key:alice", "team:research", "each-key", "key:bob"]) {
@@ -550,7 +550,7 @@ describe("a ledger with charges", () => {
     expect(plain.stdout).toMatch(/4 charges checked, \d+ differences?\n$/);
   });
 
-  it("tells the balance and how long it lasts", async () => {
+  it("prints the balance and how long it lasts", async () => {
     farebox.env = { ...farebox.env, FAREBOX_GATEWAY_URL: "https://gateway.example", FAREBOX_GATEWAY_API_KEY: "k" };
     expect(await farebox.run("balance")).toMatchObject({ code: 1, stderr: "farebox: the gateway cannot be reached\n" });
     farebox.account = {
@@ -634,7 +634,7 @@ describe("settings", () => {
     });
   });
 
-  it("say which key farebox run uses, and are none of it", async () => {
+  it("say which key farebox run uses, and are not part of its output", async () => {
     farebox.env = { FAREBOX_KEY: "sk-fb-x", FAREBOX_DATABASE: farebox.database };
     expect((await farebox.run("keys", "create", "alice")).code).toBe(0);
   });

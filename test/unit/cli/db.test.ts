@@ -137,7 +137,7 @@ it("restores nothing that is damaged, does not agree with itself, or is no ledge
   expect(await h.json("verify")).toMatchObject({ ok: true, charges: 3 });
 });
 
-it("tells where a backup cannot go", async () => {
+it("says where a backup cannot be written", async () => {
   await fill();
   mkdirSync(join(h.folder, "folder"));
   const tries: [string, RegExp][] = [

@@ -136,7 +136,7 @@ describe("a charge with doubts", () => {
     expect(stdout).not.toContain("[object");
   });
 
-  it("is the amount in doubt of a report, which is not named where there is none", async () => {
+  it("is the amount in doubt of a report, which is omitted where there is none", async () => {
     expect(await farebox.json("report")).toMatchObject({
       rows: [{ cost_in_doubt_usd: inDoubt }],
       total: { cost_usd: "0.0451", cost_in_doubt_usd: inDoubt },

@@ -11,7 +11,7 @@ afterEach(() => farebox[Symbol.dispose]());
 
 const none = { rpm: null, tpm: null, parallel: null };
 
-describe("wrong wishes", () => {
+describe("wrong arguments", () => {
   const limit = "It must be a whole number from 1 to 1000000000, or none.";
   const cap = "It must be a whole number from 1 to 100000000, or none.";
   it.each([
@@ -166,7 +166,7 @@ describe("keys", () => {
     expect(await farebox.run("keys", "rotate", "alice")).toEqual({ code: 2, stdout: "", stderr: message });
   });
 
-  it("get a new secret, with a day of overlap unless told otherwise", async () => {
+  it("get a new secret, with a day of overlap by default", async () => {
     const { id, key } = await farebox.json<{ id: string; key: string }>("keys", "create", "alice");
     const rotated = await farebox.json<{ key: string }>("keys", "rotate", "alice");
     expect(rotated).toEqual({

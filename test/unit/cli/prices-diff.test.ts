@@ -34,7 +34,7 @@ const changed = ({ changes }: Diff) =>
   changes.filter(({ field }) => field.startsWith("gateway")).map(({ field, before, after }) => [field, before, after]);
 
 describe("prices diff", () => {
-  it("tells what changes, and what the last 30 days would have cost under each", async () => {
+  it("says what changes, and what the last 30 days would have cost under each", async () => {
     using farebox = harness();
     await fill(farebox);
     const [one, two] = [folderOf(farebox, "one", "2", "8"), folderOf(farebox, "two", "3", "8")];

@@ -22,7 +22,7 @@ afterEach(() => farebox[Symbol.dispose]());
 const run = (...argv: string[]) => farebox.run("prices", "import", ...argv);
 const told = "changed: model-a from 2026-11-20: input 2.00 → 2.50\n1 models proposed, 0 unchanged, 0 left out\n";
 
-it("prints a price file alone where no folder is named, and says beside it what changes", async () => {
+it("prints only a price file to stdout where no folder is named, and says on stderr what changes", async () => {
   const ran = await run(file);
   expect(ran).toMatchObject({ code: 0, stderr: told });
   expect((await run(file, "--into", pricing, "--print")).stdout).toBe(ran.stdout);
@@ -105,7 +105,7 @@ it("names another new file where that of the day is there, and overwrites none",
   ]);
 });
 
-it("takes several tables, tells their formats, and takes what they agree on", async () => {
+it("takes several tables, names their formats, and takes what they agree on", async () => {
   const other = join(farebox.folder, "model_prices.json");
   writeFileSync(other, litellm("2.5e-06", "9e-06"));
   const differing = await run(file, other);
@@ -188,7 +188,7 @@ it.each<[string, string[], number, string]>([
   expect(existsSync(pricing)).toBe(false);
 });
 
-it("refuses a table that is none with one sentence", async () => {
+it("refuses a file that is no table with one sentence", async () => {
   writeFileSync(file, '{"a": 1}');
   expect(await run(file)).toMatchObject({
     code: 1,

@@ -58,7 +58,7 @@ it("never repairs a charge", async () => {
   });
 });
 
-it("shows a bar on a terminal only, and never beside JSON", async () => {
+it("shows a bar on a terminal only, and never with JSON", async () => {
   expect((await h.run("verify")).stderr).toBe("");
   h.isTTY = true;
   expect((await h.run("verify")).stderr).toMatch(/^\r100% checked \[#{30}\]\r +\r$/);
@@ -66,7 +66,7 @@ it("shows a bar on a terminal only, and never beside JSON", async () => {
   expect((await h.run("verify", "--json")).stderr).toBe("");
 });
 
-it("names holds that are pending for long and whether somebody will end them, as no difference", async () => {
+it("names holds that are pending for long and whether a proxy will settle them, without counting them as differences", async () => {
   {
     await using store = await h.open();
     await store.ledger.hold(holdOf("old", usd("1"), { at: h.clock.now() - 3_600_001 }));
@@ -102,7 +102,7 @@ it("names holds that are pending for long and whether somebody will end them, as
   });
 });
 
-it("repair makes no ledger where there is none", async () => {
+it("repair creates no missing ledger", async () => {
   const { code, stdout, stderr } = await h.run("verify", "--repair", "--database", `${h.folder}/none.db`);
   expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
   expect(stderr).toMatch(/^farebox: there is no ledger at [^\n]+\n$/);

@@ -32,7 +32,7 @@ beforeEach(async () => {
 afterEach(() => farebox[Symbol.dispose]());
 
 describe("report --what-if", () => {
-  it("puts the cost of the same traffic under other prices beside each row", async () => {
+  it("adds the cost of the same traffic under other prices to each row", async () => {
     const report = await farebox.json<WhatIfReport>("report", "--by", "day,model", "--what-if", folder);
     expect(
       report.rows.map(({ day, model, cost_usd, what_if }) => [

@@ -147,7 +147,7 @@ describe("the webhook of alerts", () => {
     expect(webhook(text)).toEqual([`FAREBOX_ALERT_WEBHOOK ${problem}`]);
   });
 
-  it("tells of the balance under the guard's floor, unless another one is given", () => {
+  it("alerts at the guard's floor, unless another one is given", () => {
     expect(settingsOf({ env: { FAREBOX_BALANCE_FLOOR: "5" } }).settings.alerts.balanceFloor).toBe(usd("5"));
     expect(
       settingsOf({ env: { FAREBOX_BALANCE_FLOOR: "5", FAREBOX_ALERT_BALANCE: "20" } }).settings.alerts.balanceFloor,
@@ -300,7 +300,7 @@ describe("problems", () => {
     expect(problems[0]).toContain(expected);
   });
 
-  it("are all told at once, also what is needed and not there", () => {
+  it("are all reported at once, also what is required and missing", () => {
     const problems = problemsOf({
       env: { FAREBOX_PORT: "x" },
       flags: { auth: "y" },

@@ -60,7 +60,7 @@ describe("what the gateway has billed", () => {
     );
   });
 
-  it("is read from the wallet where the pack's counter stands still", () => {
+  it("is read from the wallet where the pack's counter does not change", () => {
     const all = samples(
       { ...pack("5", "10000", "100"), ...wallet("7", "10000", "100") },
       { ...pack("5", "9999", "99.99"), ...wallet("8", "9999", "99.99") },
@@ -103,7 +103,7 @@ describe("a counter is not taken", () => {
     ["where too little is left to tell", [pack("5", "1999", "19.99")], balance],
     ["and is taken where just enough is left to tell", [pack("5", "2000", "20")], "used_credits"],
     [
-      "where it stands still while the ledger and the balance move",
+      "where it does not change while the ledger and the balance do",
       [pack("5", "10000", "100"), pack("5", "9999", "99.99")],
       balance,
     ],
@@ -118,12 +118,12 @@ describe("a counter is not taken", () => {
       "used_credits",
     ],
     [
-      "and is taken where it stands still and the balance does not fall",
+      "and is taken where it does not change and the balance does not fall",
       [pack("5", "10000", "100"), pack("5", "10001", "100.01")],
       "used_credits",
     ],
     [
-      "and is taken where it and the balance stand still",
+      "and is taken where neither it nor the balance changes",
       [pack("5", "10000", "100"), pack("5", "10000", "100")],
       "used_credits",
     ],

@@ -141,7 +141,7 @@ describe("samples that retention thins", () => {
   const thinned = (samples: readonly AccountSample[]) =>
     samplesToThin(samples, now).map((askedAt) => samples.findIndex((each) => each.askedAt === askedAt));
 
-  it("are none of the last week", () => {
+  it("are not part of the last week", () => {
     expect(thinned([at(7 * 24, 0), at(7 * 24, 1), at(7 * 24, 2)])).toEqual([]);
   });
 
@@ -203,7 +203,7 @@ describe("samples that retention thins", () => {
     ).toEqual([1, 2]);
   });
 
-  it("keep those beside a movement into the last week", () => {
+  it("keep the others next to a movement into the last week", () => {
     const young = at(7 * 24 - 1, 0, moved);
     expect(thinned([at(200, 0), at(200, 1, quiet), young])).toEqual([]);
     expect(thinned([at(200, 0), at(200, 1, quiet)])).toEqual([1]);

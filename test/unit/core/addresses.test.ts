@@ -147,7 +147,7 @@ it.each([
   expect(isAllowed(text, "administrator")).toBe(false);
 });
 
-it("goes in the clear to this machine only, and never where somebody else chose", () => {
+it("goes unencrypted to this machine only, and never where someone else chose", () => {
   expect(isSchemeAllowed("https:", "8.8.8.8", "strict")).toBe(true);
   expect(isSchemeAllowed("http:", "127.0.0.1", "administrator")).toBe(true);
   expect(isSchemeAllowed("http:", "10.0.0.1", "administrator")).toBe(false);

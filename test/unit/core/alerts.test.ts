@@ -57,7 +57,7 @@ describe("budgets", () => {
     expect(kinds(budgetAlerts([window(more)]))).toEqual(expected);
   });
 
-  it("tell of a refused request, unless it only had to wait for others", () => {
+  it("report a refused request, unless it only had to wait for others", () => {
     const refused = (more: Parameters<typeof window>[0], needed: string) =>
       kinds(refusalAlerts([shortageOf(window(more), usd(needed))].filter((each) => each !== null)));
     expect(refused({ spent: "4.9" }, "0.2")).toEqual(["refused"]);
@@ -133,7 +133,7 @@ describe("the account", () => {
       ({ type }) => type,
     );
 
-  it("is told of under its floor, and when it lasts too short", () => {
+  it("is reported below its floor, and when it will not last long enough", () => {
     expect(types("10", "0")).toEqual([]);
     expect(types("9.99", "0")).toEqual(["balance_low"]);
     expect(types("24", "1")).toEqual([]);
@@ -145,7 +145,7 @@ describe("the account", () => {
     expect(balanceAlerts({ balance: -5n as PicoUsd, burnPerHour: usd("1") }, rules, day)).toHaveLength(2);
   });
 
-  it("is told of once a day", () => {
+  it("is reported once a day", () => {
     const keyOf = (balance: string, of = day) =>
       balanceAlerts({ balance: usd(balance), burnPerHour: noMoney }, rules, of)[0];
     expect(keyOf("9")?.dedupeKey).toBe(keyOf("3")?.dedupeKey);
@@ -161,7 +161,7 @@ describe("the account", () => {
   });
 });
 
-it("charges that stay unsettled are told of with their number and the oldest", () => {
+it("charges that stay unsettled are reported with their number and the oldest", () => {
   expect(unsettledAlerts([], 60_000, day)).toEqual([]);
   expect(unsettledAlerts([7, 3, 5], 60_000, day)).toMatchObject([
     { type: "charges_unsettled", count: 3, oldestAt: 3, keyUntil: 2000 },

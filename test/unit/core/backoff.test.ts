@@ -16,7 +16,7 @@ it("heeds what the receiver asks for, up to an hour", () => {
   expect(nextTryAt({ ...failed, retryAfterMs: 1e12 })).toBe(pauseMsMax);
 });
 
-it("never pauses for less than half of it or more than an hour, and gives up when the day is over", () => {
+it("never pauses for less than half of it or more than an hour, and stops when the day is over", () => {
   const some = record({
     createdAt: integer({ min: 0, max: 1e6 }),
     tries: integer({ min: 1, max: 60 }),

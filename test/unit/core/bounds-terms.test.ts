@@ -138,7 +138,7 @@ describe("the bound of hosted tools", () => {
     expect(promptWithCalls(100, { ...bound, calls, inputTokensPerCall: 10 })).toBe(expected);
   });
 
-  it("is none in plain terms", () => {
+  it("does not exist in plain terms", () => {
     expect(plainTerms).toEqual({ serviceTier: null, hostedTools: null });
   });
 });

@@ -38,7 +38,7 @@ const session = fc.option(
 );
 const caller: fc.Arbitrary<Caller> = fc.record({ key: fc.oneof(name, fc.constant("")), team, session });
 
-it("the scopes that weigh on a caller are those of which the rule says so", () => {
+it("the scopes that apply to a caller are those of which the rule says so", () => {
   fc.assert(
     fc.property(scope, caller, (each, who) => {
       expect(scopesApplyingTo(who).includes(formatScope(each))).toBe(appliesTo(each, who));
@@ -212,7 +212,7 @@ describe("the shortage to report", () => {
   const busy = short(10n, 90n, 50n, false);
   const exhausted = short(99n, 0n, 2n, true);
 
-  it("is none of none", () => {
+  it("is null without shortages", () => {
     expect(worstShortage([])).toBeNull();
   });
 

@@ -186,7 +186,7 @@ describe("a cost", () => {
       { charged: 30n, list: 34n, minimumApplied: true },
     ],
     [
-      "has no minimum of tokens beside a flat price",
+      "has no minimum of tokens with a flat price",
       price({ perRequest: flat, minimum: { tokens: 10, usd: pico(0) } }),
       noTokens,
       billing({}),

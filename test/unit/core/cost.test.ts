@@ -66,7 +66,7 @@ describe("costOf", () => {
     });
   });
 
-  it("has no minimum of tokens beside a flat price", () => {
+  it("has no minimum of tokens with a flat price", () => {
     const flat = price({
       perRequest: { charged: usd("0.04"), list: usd("0.05") },
       minimum: { tokens: 500, usd: usd("0") },

@@ -73,7 +73,7 @@ describe("the tightest standing", () => {
   });
 });
 
-it("uses add up each by itself", () => {
+it("uses add up separately", () => {
   const use = { requests: 1, tokens: 20, running: 300 };
   expect(sumOfUse(use, { requests: 4, tokens: 50, running: 600 })).toEqual({ requests: 5, tokens: 70, running: 900 });
   expect(sumOfUse(nothingUsed, use)).toEqual(use);

@@ -164,7 +164,7 @@ class World {
 const named = ({ movements }: Reconciliation) =>
   Object.fromEntries(movements.map(({ kind, amount }) => [kind, formatUsd(amount)]));
 
-describe("the ledger beside the account", () => {
+describe("the ledger compared with the account", () => {
   it.each(["credits", "wallet", "balance"] as const)(
     "agrees to the last digit where the gateway bills the same (%s)",
     (shape) => {
@@ -237,7 +237,7 @@ describe("the ledger beside the account", () => {
     });
   });
 
-  it("weighs amounts by how they are known", () => {
+  it("weights amounts by their source", () => {
     const of = (source: "assumed" | "partial" | "counted") =>
       new World()
         .sample()
@@ -282,7 +282,7 @@ describe("the ledger beside the account", () => {
     expect(doubtful.below >= certain.below && (doubtful.above ?? 0n) >= (certain.above ?? 0n)).toBe(true);
   });
 
-  it("names what moved the account beside the requests", () => {
+  it("names what moved the account in addition to the requests", () => {
     const world = new World()
       .sample()
       .charge(usd("5"))

@@ -101,7 +101,7 @@ describe("settlementFor", () => {
     expect(tokensOf(80)).toEqual({ ...noTokens, input: 100, output: 80 });
   });
 
-  it("posts the hold where nothing tells what was billed", () => {
+  it("posts the hold where nothing states what was billed", () => {
     const expected = { kind: "post", cost: usd("1"), listCost: usd("1"), source: "assumed", formula: "assumed" };
     expect(settlementFor(reserved, { kind: "unknown", reason: "timeout" })).toMatchObject(expected);
     expect(settlementFor(reserved, { kind: "failedAtGateway", status: 500, billed: true })).toMatchObject(expected);

@@ -94,7 +94,7 @@ describe("a stream", () => {
     ).toBe(10);
   });
 
-  it("is live where it comes over time, and neither where it is too short to tell", () => {
+  it("is live where it arrives over time, and neither where it is too short to judge", () => {
     const slow = judge();
     for (let at = 0; at <= 20; at++) {
       slow.wrote(1000);

@@ -31,7 +31,7 @@ describe("a stream under its first slice of 1024", () => {
     ["is so near to half that a count would change little", { counted: 400, uncounted: 112 }, "extend", false],
     ["was refused at half: it uses up what it has", { counted: 512, refused: true }, "wait", false],
     [
-      "was refused and may be at three quarters: it stands still for a count",
+      "was refused and may be at three quarters: it pauses for a count",
       { counted: 600, uncounted: 168, refused: true },
       "count",
       true,
@@ -70,7 +70,7 @@ const anyStanding = fc.record({
 });
 
 describe("whatever a stream writes", () => {
-  it("the least extension lets it go on, and none goes beyond the worst case", () => {
+  it("the least extension lets it continue, and none exceeds the worst case", () => {
     fc.assert(
       fc.property(anySlices, anyStanding, (some, progress) => {
         const { wanted, least } = nextCover(progress, some);

@@ -271,7 +271,7 @@ describe("what a record proves after a task was settled", () => {
     ["nothing, where it failed without a use", reserved, ended("failed", null), { charged: pico(0n), list: pico(0n) }],
     ["no amount, where it states no use", reserved, ended("completed", null), null],
     ["no amount, where the use has no unit", reserved, ended("completed", { type: "other", units: "3" }), null],
-    ["no amount, where it was given up", reserved, expired(llm("5")), null],
+    ["no amount, where it was abandoned", reserved, expired(llm("5")), null],
     ["no amount, where no charge holds it", reserved, ended("completed", llm("9".repeat(30))), null],
     ["no amount, where nothing prices it", unpriced, ended("completed", { type: "other", units: "3" }), null],
   ])("is %s", (_, of, outcome, expected) => {

@@ -28,9 +28,11 @@ describe("the ceiling that one more task would pass", () => {
     // Unknown, and 0, whose meaning is unknown.
     [running("luma", "luma", "luma", "luma"), "luma", null],
     [running("kling", "kling"), "kling", null],
-  ])("beside %j, of %s: %j", (counts, model, met) => expect(ceilingMet(ceilings, counts, task(model))).toEqual(met));
+  ])("with %j running, of %s: %j", (counts, model, met) =>
+    expect(ceilingMet(ceilings, counts, task(model))).toEqual(met),
+  );
 
-  it("is none while the account is unknown", () => {
+  it("does not apply while the account is unknown", () => {
     const unknown = { all: null, suno: null, luma: null, kling: null, flux: null };
     expect(ceilingMet(unknown, running(...Array.from({ length: 100 }, () => "suno")), task("suno"))).toBeNull();
   });

@@ -286,10 +286,10 @@ describe("a usage in the unit of its model", () => {
   const unsplit: Usage = { ...plain({ input: 1, cache_write: 20, cache_write_1h: 3 }), writesAreUnsplit: true };
   const hours = ["input", "cache_write_1h"] as const;
   it.each<[string, Parameters<typeof usageIn>, Usage | undefined]>([
-    ["is none without a usage", ["token", undefined, hours], undefined],
+    ["is undefined without a usage", ["token", undefined, hours], undefined],
     ["is that of tokens", ["token", plain({ input: 1 }), hours], plain({ input: 1 })],
-    ["is none where it counts seconds", ["token", { ...plain({}), unit: "second" }, hours], undefined],
-    ["is none where it counts tokens", ["second", plain({ input: 1 }), hours], undefined],
+    ["is undefined where it counts seconds", ["token", { ...plain({}), unit: "second" }, hours], undefined],
+    ["is undefined where it counts tokens", ["second", plain({ input: 1 }), hours], undefined],
     ["is that of seconds", ["second", { ...plain({}), unit: "second" }, hours], { ...plain({}), unit: "second" }],
     ["keeps its writes where the request wrote for no hour", ["token", unsplit, ["input", "cache_write"]], unsplit],
     [

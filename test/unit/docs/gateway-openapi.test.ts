@@ -25,7 +25,7 @@ describe("docs/gateway-openapi.yaml", () => {
     expect(refs.length).toBeGreaterThan(50);
   });
 
-  it("marks everything that the interface does not show, with what it rests on", () => {
+  it("marks everything that the interface does not show, with its evidence", () => {
     const operations = Object.entries(gatewayDocument.paths).flatMap(([path, item]) =>
       Object.entries(item)
         .filter(([method]) => ["get", "post", "delete"].includes(method))

@@ -238,7 +238,7 @@ describe("any text", () => {
   );
 
   it(
-    "of a file of apply is a wish, or faults",
+    "of a file of apply is a desired state, or faults",
     () => {
       const example = readFileSync("docs/apply.example.yaml", "utf8");
       check(

@@ -126,7 +126,7 @@ describe.each<Engine>(["http-proxy-middleware", "undici"])(
       expect(sink.write(Buffer.alloc(10))).toBe(false);
     });
 
-    it("ends at the gateway at once when the call is given up", async () => {
+    it("ends at the gateway at once when the call is cancelled", async () => {
       const body = new GivenBody(1_000_000);
       const call = sent(body);
       const sink = await body.started;

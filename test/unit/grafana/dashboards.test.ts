@@ -131,7 +131,7 @@ describe("provisioning", () => {
     expect(yaml("exact/provisioning/dashboards.yaml").providers[0].options.path).toMatch(/^\//);
   });
 
-  it("scrapes Farebox with its token, as often as Grafana is told", () => {
+  it("scrapes Farebox with its token, at the interval that Grafana is given", () => {
     const {
       global,
       scrape_configs: [job],

@@ -68,7 +68,7 @@ async function world(start = noon) {
   return self;
 }
 
-it("tells of a threshold within a second of the spending, once, over further spending and a restart", async () => {
+it("reports a threshold within a second of the spending, once, despite further spending and a restart", async () => {
   const self = await world();
   {
     await using alerts = self.start();
@@ -109,7 +109,7 @@ it("tells of a threshold within a second of the spending, once, over further spe
   expect(self.counts).toEqual(["budget_warning", "budget_exhausted", "budget_warning"]);
 });
 
-it("looks at the window that has just ended, too", async () => {
+it("checks the window that has just ended, too", async () => {
   const self = await world(Date.parse("2026-11-20T23:59:58Z"));
   await using alerts = self.start();
   await alerts.evaluate();
@@ -120,7 +120,7 @@ it("looks at the window that has just ended, too", async () => {
   expect(self.counts).toEqual(["budget_warning"]);
 });
 
-it("tells of a budget that refuses, and not of one that is merely busy", async () => {
+it("reports a budget that refuses, and not one that only has no room now", async () => {
   const self = await world();
   await using alerts = self.start();
   await self.spend("a", 500_000);
@@ -145,7 +145,7 @@ it("tells of a budget that refuses, and not of one that is merely busy", async (
   );
 });
 
-it("tells of the account and of unsettled charges once a day, and of nothing that it does not know", async () => {
+it("reports the account and unsettled charges once a day, and nothing that it does not know", async () => {
   const self = await world();
   await using alerts = self.start();
   await self.sample(undefined);
@@ -213,7 +213,7 @@ it("keeps alerts without a receiver for the record, and sends later what the out
   expect(next).toBeNull();
 });
 
-it("goes on after a failure, and ends with its timers, after a last look at what was spent", async () => {
+it("continues after a failure, and ends with its timers, after a last check of what was spent", async () => {
   const self = await world();
   const alerts = self.start();
   const windowsToAlert = self.ledger.windowsToAlert.bind(self.ledger);

@@ -90,7 +90,7 @@ it("never asks more often than once a minute, and heeds a longer time to live", 
   expect(slow.asked).toBe(6);
 });
 
-it("says once that the gateway gives no record, and goes on", async () => {
+it("logs once that the gateway gives no record, and continues", async () => {
   const self = world();
   self.record = undefined;
   await using sampler = self.start();

@@ -127,7 +127,7 @@ it("heeds how long a receiver wants to be left alone", async () => {
   expect(await of("a")).toMatchObject({ nextTryAt: noon + 120_000 });
 });
 
-it("gives a message up after a day, says so without the address, and goes on with the next one", async () => {
+it("stops retrying a message after a day, logs it without the address, and continues with the next one", async () => {
   await using receiver = await startReceiver();
   const { clock, outbox, log, start, of, results } = world({ red: `${receiver.url}/services/T000/secret-path` });
   receiver.answer(status(500));
@@ -235,7 +235,7 @@ it("does not send again what it could not write down, and forgets what ended a w
   expect(await of("a")).toBeUndefined();
 });
 
-it("connects to no address that the rule refuses, whether it stands in the URL or a name leads there", async () => {
+it("connects to no address that the rule refuses, whether it is in the URL or a name resolves to it", async () => {
   await using receiver = await startReceiver();
   const port = new URL(receiver.url).port;
   const sent = async (url: string, rule: AddressRule) => {

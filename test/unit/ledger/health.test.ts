@@ -8,7 +8,7 @@ function healthOver() {
   return { clock, events, health: new Health(clock, (event) => events.push(event)) };
 }
 
-it("tells once that nothing can be written, and once that it can again, with what waited", () => {
+it("logs once that nothing can be written, and once that it can again, with what waited", () => {
   const { clock, events, health } = healthOver();
   health.works(0);
   health.failed("full");
@@ -22,7 +22,7 @@ it("tells once that nothing can be written, and once that it can again, with wha
   ]);
 });
 
-it("does not tell of every blink, and of one that stays all the same", () => {
+it("does not log every short failure, but logs one that lasts", () => {
   const { clock, events, health } = healthOver();
   for (let blink = 0; blink < 50; blink++) {
     health.failed("full");

@@ -12,7 +12,7 @@ async function closedLedger(path: string): Promise<Buffer> {
 }
 
 describe("a ledger into which another process is copying its log", () => {
-  it("is looked at again, since it is whole a moment later", async () => {
+  it("is read again, since it is complete a moment later", async () => {
     using folder = tempFolder();
     const whole = await closedLedger(folder.database);
     truncateSync(folder.database, whole.length - 4096);

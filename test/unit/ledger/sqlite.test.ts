@@ -60,7 +60,7 @@ function freshDatabase(folder: TempFolder): Connection {
 }
 
 describe("opening a database", () => {
-  it("creates it for its owner only, the files beside it too", async () => {
+  it("creates it for its owner only, and the files next to it", async () => {
     using folder = tempFolder();
     await using store = await serve(folder.database);
     expect(store.created).toBe(true);
@@ -143,7 +143,7 @@ describe("opening a database", () => {
     }
   });
 
-  it("lets one serve run on a file, through a link too, and commands beside it", async () => {
+  it("lets one serve run on a file, through a link too, and commands next to it", async () => {
     using folder = tempFolder();
     const first = await serve(folder.database);
     const link = join(folder.path, "link.db");
@@ -351,7 +351,7 @@ describe("changes by another process", () => {
     expect(Math.min(...tookMs)).toBeLessThan(1000);
   });
 
-  it("are told by the process that makes them, whatever fails beside them", async () => {
+  it("are reported by the process that makes them, whatever else fails", async () => {
     using folder = tempFolder();
     await using store = await command(folder.database);
     let told = 0;

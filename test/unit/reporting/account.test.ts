@@ -35,7 +35,7 @@ describe("the account record", () => {
     ).toBe(expected);
   });
 
-  it("tells credits and plan where they are", () => {
+  it("shows credits and plan where they are known", () => {
     const noCeilings = { all: null, suno: null, luma: null, kling: null, flux: null };
     const data = {
       plan: "pro",

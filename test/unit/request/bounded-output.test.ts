@@ -320,7 +320,7 @@ describe("what is posted of generated answers without usage", () => {
     60_000,
   );
 
-  it("of responses, however their items are told", async () => {
+  it("of responses, however their items are stated", async () => {
     await fc.assert(
       fc.asyncProperty(items(Object.keys(itemKinds)), fc.boolean(), async (said, isRepeated) => {
         await within(
@@ -357,7 +357,7 @@ describe("members that gateways add to each chunk", () => {
   const chunks = (of: (index: number) => object) => Array.from({ length: 40 }, (_, index) => of(index));
 
   it.each<[name: string, of: (index: number) => object]>([
-    ["a delta's text beside it", () => chunk({ content: word, token_id: 4 }, { text: word, seed: null })],
+    ["a delta's text next to it", () => chunk({ content: word, token_id: 4 }, { text: word, seed: null })],
     [
       "padding of changing length",
       (index) => chunk({ content: word }, {}, { p: "abcdefghijklmnopqrstuvwxyz".slice(0, 1 + ((index * 7) % 25)) }),

@@ -274,7 +274,7 @@ describe("a hold of 64 tokens", () => {
     expect(stream.asked).toEqual([[64 - 0.99, 17 - 0.99]]);
   });
 
-  it("stands still before it is used up, until it is extended", async () => {
+  it("pauses before it is used up, until it is extended", async () => {
     const stream = streaming();
     await stream.writes(47);
     expect(stream.paces).toEqual([]);
@@ -331,7 +331,7 @@ describe("a stream of text that takes fewer tokens than bytes", () => {
 });
 
 describe("an extension without room", () => {
-  it("is asked for once more where the stream cannot go on without, and then ends it", async () => {
+  it("is requested once more where the stream cannot continue without it, and then ends it", async () => {
     const stream = streaming();
     await stream.writes(32);
     await stream.answers(noRoom);
@@ -479,7 +479,7 @@ describe("a ledger that cannot be written", () => {
 });
 
 describe("a stream that cannot be read", () => {
-  it("stands still until its worst case is held", async () => {
+  it("pauses until its worst case is held", async () => {
     const stream = streaming();
     stream.hold.cannotRead();
     await settle();
@@ -520,7 +520,7 @@ describe("a stream that cannot be read", () => {
     expect([stream.asked.length, stream.stopped.length]).toEqual([1, 1]);
   });
 
-  it("that has not begun goes on anyhow, and no one is told", async () => {
+  it("that has not begun continues anyway, and nothing is logged", async () => {
     const stream = streaming({ isSilent: true });
     stream.hold.cannotRead();
     await stream.answers(noRoom);
@@ -530,7 +530,7 @@ describe("a stream that cannot be read", () => {
 });
 
 describe("a stream with an image or sound", () => {
-  it("stands still until its worst case is held", async () => {
+  it("pauses until its worst case is held", async () => {
     const stream = streaming();
     stream.hold.output.media();
     stream.hold.output.media();
@@ -552,7 +552,7 @@ describe("a stream with an image or sound", () => {
     expect(stream.paces).toEqual(["pause"]);
   });
 
-  it("goes on where its worst case is held", async () => {
+  it("continues where its worst case is held", async () => {
     const stream = streaming({ hold: costAt(1000) });
     stream.hold.output.media();
     await settle();
@@ -642,7 +642,7 @@ describe("a stream that is over", () => {
 });
 
 describe("what the gateway was writing unread when a stream was ended", () => {
-  it("is by the stream's own pace what it writes until it hears of the end", async () => {
+  it("is, by the stream's own pace, what it writes until it learns of the end", async () => {
     const stream = streaming();
     await stream.writes(10);
     await stream.passes(100);

@@ -27,7 +27,7 @@ function proxies(count: number) {
   return { clock, fleet, limiters };
 }
 
-it("are one limit from beat to beat, of requests, tokens and what runs", () => {
+it("are one limit from heartbeat to heartbeat, of requests, tokens and requests in flight", () => {
   const {
     clock,
     fleet,

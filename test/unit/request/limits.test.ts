@@ -79,7 +79,7 @@ describe("requests per minute", () => {
 
   const tries = fc.array(fc.record({ passMs: fc.nat(20_000), who: fc.nat(2) }), { maxLength: 120 });
 
-  it("are never more than the limit in any 60 seconds, and a refused one is admitted when told", () => {
+  it("are never more than the limit in any 60 seconds, and a refused one is admitted at the stated time", () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 6 }), fc.integer({ min: 1, max: 9 }), tries, (ofKey, ofTeam, steps) => {
         const clock = manualClock();
@@ -275,7 +275,7 @@ describe("a slot", () => {
     return { told, stub };
   };
 
-  it("is given up however the handler ends", async () => {
+  it("is released however the handler ends", async () => {
     const limiter = createLimiter({ clock: manualClock() });
     const alice = caller("alice", { parallel: 1 });
     const ends = [

@@ -16,11 +16,11 @@ const escaped = (text: string, picks: readonly number[]) =>
 const picks = fc.array(fc.nat(3), { minLength: 1, maxLength: 30 });
 
 describe("a secret is hidden", () => {
-  it("as it is, as often as it stands there", () => {
+  it("as it is, at every occurrence", () => {
     expect(shown(`a ${secret}${secret} b`)).toBe("a <hidden><hidden> b");
   });
 
-  it("wherever it begins, whatever stands around it", () => {
+  it("wherever it begins, whatever surrounds it", () => {
     for (const each of [secret, "abc", "abcd", "abcde"]) {
       const hides = createMask(each);
       for (let before = 0; before < 64; before++) {
@@ -42,7 +42,7 @@ describe("a secret is hidden", () => {
     expect(shown(String.raw`"{\"a\":\"\\u0073k-Az09_b\\/c+d-e5f6\"}"`)).toBe(String.raw`"{\"a\":\"<hidden>\"}"`);
   });
 
-  it("in base64 of either alphabet, wherever it stands in the text, escaped too", () => {
+  it("in base64 of either alphabet, anywhere in the text, escaped too", () => {
     fc.assert(
       fc.property(
         fc.uint8Array({ maxLength: 20 }),

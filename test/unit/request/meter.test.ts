@@ -161,7 +161,7 @@ describe.each<[string, (changes?: Partial<Whole>) => Ending, object]>([
     });
   });
 
-  it("counts images of known size by the model's rule, which is in no doubt and bears no error of a tokenizer", async () => {
+  it("counts images of known size by the model's rule, without a doubt and without a tokenizer's error", async () => {
     const sized = { size: { width: 1, height: 1 }, detail: "auto" };
     const chat = { ...noChat, texts: ["0123456789"], images: [sized, { ...sized, size: null }] };
     const prompt = { text: () => ({ kind: "chat" as const, chat }), bytesOutside: () => 0 };

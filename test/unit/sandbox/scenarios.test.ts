@@ -121,7 +121,7 @@ describe("time", () => {
     }
   });
 
-  it("endless: goes on beyond any length, and bills what was written", async () => {
+  it("endless: continues beyond any length, and bills what was written", async () => {
     const request = begin(sandbox, helloStream, { scenario: "endless:1+tokens:2" });
     const [response] = await once(request, "response");
     response.on("error", () => undefined).resume();
@@ -241,7 +241,7 @@ describe("what is in it", () => {
     expect(completionIn(await plain('usage:{"prompt_tokens":-1}')).usage).toEqual({ prompt_tokens: -1 });
   });
 
-  it("reasoning, told inside or outside the completion, and more than was allowed", async () => {
+  it("reasoning, stated inside or outside the completion, and more than was allowed", async () => {
     const inside = completionIn(await plain("reasoning:50+tokens:10+prompt:5")).usage;
     expect(inside).toMatchObject({
       completion_tokens: 60,

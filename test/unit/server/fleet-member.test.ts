@@ -77,7 +77,7 @@ it("says that its prices differ: for readiness and metrics at once, in the log w
   expect(two.lines).toHaveLength(2);
 });
 
-it("hears what peers did, and wakes for everything when one comes or goes", () => {
+it("receives what peers did, and wakes for everything when one comes or goes", () => {
   const fleet = new TestFleet();
   const [one, two] = [proxy(fleet), proxy(fleet)];
   fleet.beat();

@@ -199,7 +199,7 @@ describe("items of an agent's history", () => {
     expect(text).toMatchObject({ kind: "chat", chat: { texts: [JSON.stringify(item)] } });
   });
 
-  it("bound the tools that they bring by their bytes, as those beside them", () => {
+  it("bound the tools in their messages by their bytes, as other tools", () => {
     const item = { type: "additional_tools", role: "developer", tools: [fn] };
     const body = Buffer.from(JSON.stringify({ model: "m", input: [item, { role: "user", content: "x" }] }));
     expect(accepted("/v1/responses", body.toString()).prompt.bytesOutside(body)).toBe(
@@ -263,7 +263,7 @@ describe("a predicted answer", () => {
     });
   });
 
-  it("is none where it is null, or there is none", () => {
+  it("is absent where it is null or missing", () => {
     for (const more of [{}, { prediction: null }]) expect(chat(more).size).not.toHaveProperty("predictedBytes");
   });
 
@@ -314,7 +314,7 @@ describe("a member that is given twice", () => {
     expect(read(route, body)).toMatchObject({ ok: false, refusal: { code: "invalid_request", param } });
   });
 
-  it("is none in a text that looks like it", () => {
+  it("is not found in a text that looks like it", () => {
     const content = '{"type":"a","type":"b"} "x": "y":';
     expect(read("/v1/chat/completions", { model: "m", messages: [{ role: "user", content }] }).ok).toBe(true);
     expect(read("/v1/responses", { model: "m", input: [{ role: "user", content }], tools: [fn] }).ok).toBe(true);

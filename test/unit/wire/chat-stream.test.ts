@@ -35,7 +35,7 @@ const figures = ({ usage, finished }: StreamAnswer) => ({
 const done = "[DONE]";
 
 describe("a chat stream", () => {
-  it("tells a listener each text of each choice as its event becomes whole, and says the same at the end", () => {
+  it("passes each text of each choice to a listener once its event is complete, and returns the same at the end", () => {
     const events = [
       chunk([delta("Hel")]),
       chunk([delta("a", 1)]),

@@ -96,7 +96,7 @@ describe("the usage of an answer, in its endpoint's words", () => {
     expect(answer?.usage?.tokens).toMatchObject(tokens);
   });
 
-  it("is none of a model that is billed otherwise", () => {
+  it("does not apply to a model that is billed otherwise", () => {
     const seconds = readUsage({ type: "duration", seconds: 3 });
     expect([usageIn("second", seconds, []), usageIn("token", seconds, []), usageIn("character", seconds, [])]).toEqual([
       seconds,
@@ -132,11 +132,11 @@ describe("the usage of an answer, in its endpoint's words", () => {
     }
   });
 
-  it.each([0, -1, "9", null, Number.NaN, 1e12])("is none with %s seconds", (seconds) => {
+  it.each([0, -1, "9", null, Number.NaN, 1e12])("is undefined with %s seconds", (seconds) => {
     expect(readUsage({ type: "duration", seconds })).toBeUndefined();
   });
 
-  it("is not told by a response that is still to run, nor by an error", () => {
+  it("is not stated by a response that is still to run, nor by an error", () => {
     expect(answerOf("/v1/responses", { status: "queued", output: [], usage: null })?.isAnswer).toBe(false);
     for (const { route } of endpoints)
       expect(answerOf(route, { error: { message: "x" } })).toMatchObject({ isAnswer: false, usage: undefined });

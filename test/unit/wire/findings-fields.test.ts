@@ -151,7 +151,7 @@ describe("texts in unknown fields", () => {
     });
   });
 
-  it("are none that are too long for a name, and few enough to be looked up", () => {
+  it("exclude those too long for a name, and are few enough to be looked up", () => {
     expect(chat(`,"x":["${"y".repeat(300)}","${"z".repeat(5_000)}"]`).mentions).toEqual([]);
     const many = Array.from({ length: 10_001 }, (_, index) => `t${index}`);
     const refused = endpoints[0]?.readRequest(

@@ -31,7 +31,7 @@ describe("decoded", () => {
     expect(text.subarray(0, part?.length).equals(part ?? text)).toBe(true);
   });
 
-  it("gives up what it does not know and what is damaged", async () => {
+  it("returns nothing for an unknown encoding and for damaged bytes", async () => {
     expect(await decoded(text, "compress", limit)).toBeUndefined();
     expect(await decoded(text, "gzip, br", limit)).toBeUndefined();
     expect(await decoded(text, "gzip", limit)).toBeUndefined();

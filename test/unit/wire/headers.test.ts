@@ -86,7 +86,7 @@ describe("answerHeaders", () => {
     expect(answerHeaders(raw).flat()).toEqual([...raw, ...harmless.flat()]);
   });
 
-  it("makes of each answer one that a browser neither guesses at nor runs, beside the gateway's own policy", () => {
+  it("makes a browser neither guess the type of an answer nor run it, in addition to the gateway's own policy", () => {
     const raw = ["content-security-policy", "default-src https:", "X-Content-Type-Options", "nosniff, nosniff"];
     expect(answerHeaders(raw)).toEqual([["content-security-policy", "default-src https:"], ...harmless]);
   });
@@ -114,7 +114,7 @@ describe("answerHeaders", () => {
     expect(answerHeaders(["a", "1", name, "x", "b", "2"])).toEqual([["a", "1"], ["b", "2"], ...harmless]);
   });
 
-  it("drops what the connection header names, wherever it stands", () => {
+  it("drops what the connection header names, in any position", () => {
     expect(
       answerHeaders([
         "X-Hop",

@@ -70,7 +70,7 @@ describe("jsonMembers", () => {
     expect(members[0]).toMatchObject({ valueStart: 5, valueEnd: 5 + deep.length });
   });
 
-  it("is not fooled by what stands in texts", () => {
+  it("is not fooled by the contents of texts", () => {
     expect(membersOf('{"a":"}\\",\\"b\\":1","c\\\\":"\\\\","d":[{"e":"]}"}]}')).toEqual([
       ["a", '}","b":1'],
       ["c\\", "\\"],

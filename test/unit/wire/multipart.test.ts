@@ -28,7 +28,7 @@ const file = (name: string, bytes: string) =>
 const end = "--b--\r\n";
 
 describe("a form while it passes", () => {
-  it("tells its fields and the names of all its parts, however it is cut", () => {
+  it("returns its fields and the names of all its parts, however it is cut", () => {
     const value = fc
       .oneof(fc.string(), fc.constantFrom("", "\r\n", "--b", "\r\n--", "\r\n--c", "a\r\n\r\nb", "-", "x".repeat(3000)))
       .filter((text) => !`\r\n${text}`.includes("\r\n--b"));
@@ -69,7 +69,7 @@ describe("a form while it passes", () => {
     expect(told(everyByte(Buffer.from(text))).isClear).toBe(false);
   });
 
-  it("keeps no value that is longer than any it is looked at for", () => {
+  it("keeps no value that is longer than any it is compared with", () => {
     expect(told([Buffer.from(field("model", "x".repeat(100_000)) + end)]).fields).toEqual([["model", null]]);
   });
 

@@ -215,7 +215,7 @@ describe("a refusal", () => {
     },
   );
 
-  it("in the middle of a stream says that it cannot go on, with the same code, figures and shape", () => {
+  it("in the middle of a stream says that it cannot continue, with the same code, figures and shape", () => {
     const running = { code: "budget_exceeded", shortage, scopeName: "key:alice", running: true } as const;
     expect(JSON.parse(refusalEvent(running).slice("data: ".length))).toEqual({
       error: {

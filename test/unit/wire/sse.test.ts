@@ -51,7 +51,7 @@ describe("SseReader", () => {
     expect(read([Buffer.from("data: a\n\n\ufeffdata: b\n\ndata: \ufeffc\n\n")])).toEqual(["a", "\ufeffc"]);
   });
 
-  it("tells of an event as soon as its blank line is there", () => {
+  it("emits an event as soon as its blank line arrives", () => {
     const events: string[] = [];
     const reader = new SseReader((data) => events.push(data));
     reader.feed(Buffer.from("data: a\r\r"));
@@ -154,7 +154,7 @@ describe("SseReader", () => {
 });
 
 describe("LineEnds", () => {
-  it("looks at each byte once for either kind of end", () => {
+  it("reads each byte once for either kind of end", () => {
     let looks = 0;
     let looked = 0;
     const bytes = Buffer.from("data: x\r\r".repeat(10_000));

@@ -113,7 +113,7 @@ describe("UsageChunkFilter", () => {
     expect(left).toEqual([0, 0, 0, 0, 5, 1, 1, 1].map((pieces) => pieces * piece.length));
   });
 
-  it("looks at a long event's bytes once, not once for each chunk", () => {
+  it("reads a long event's bytes once, not once for each chunk", () => {
     const filter = new UsageChunkFilter();
     const byte = Buffer.from("x");
     let left = 0;

@@ -115,7 +115,7 @@ describe("withWebhookConfig", () => {
 describe("withWebhookShown", () => {
   const shown = (text: string, to = theirs) => withWebhookShown(Buffer.from(text), ours, to).toString();
 
-  it("shows the client's wherever ours stands, and leaves every other byte", () => {
+  it("shows the client's wherever ours appears, and leaves every other byte", () => {
     const text = `{"n": 1.50, "config":{"webhook_config":{"endpoint":"${ours.endpoint.replaceAll("/", "\\/")}","secret":"${ours.secret}"}},"logs":["told ${ours.endpoint} \\u00fc"]}`;
     expect(shown(text)).toBe(
       `{"n": 1.50, "config":{"webhook_config":{"endpoint":"${theirs.endpoint}","secret":${JSON.stringify(theirs.secret)}}},"logs":["told ${theirs.endpoint} ü"]}`,

@@ -140,7 +140,7 @@ describe("a stream of a chat", () => {
     ).toEqual({ ...nothing, texts: ["Hello"], unknown: 3 });
   });
 
-  it("counts an unknown member beside the choices once where it is the same in each chunk, and all of it where it changes", () => {
+  it("counts an unknown member next to the choices once where it is the same in each chunk, and all of it where it changes", () => {
     const regions = (...all: string[]) =>
       chat(...all.map((region) => ({ region, choices: [{ index: 0, delta: { content: "a" } }] })));
     expect(regions("eu", "eu", "eu").unknown).toBe(2);

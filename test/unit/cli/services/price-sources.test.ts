@@ -75,12 +75,12 @@ describe("a table that is downloaded", () => {
         more();
       },
     ],
-  ])("is given up when it is too large: %s", async (_, answer) => {
+  ])("is abandoned when it is too large: %s", async (_, answer) => {
     const url = await serving(answer);
     expect(await fetchText(`${url}/`, bounds)).toEqual({ ok: false, problem: `${url}/ is larger than 1 MB` });
   });
 
-  it("is given up when it takes too long: before its head, and within its text", async () => {
+  it("is abandoned when it takes too long: before its head, and within its text", async () => {
     const silent = await serving(() => undefined);
     expect(await fetchText(`${silent}/`, { ...bounds, timeoutMs: 100 })).toEqual({
       ok: false,

@@ -11,7 +11,7 @@ it("opens what it closed, with the same key and for the same purpose alone", () 
   expect(createSeal("another-key").open(sealed, "callback of 1")).toBeUndefined();
 });
 
-it("tells nothing of the text, and never closes it to the same twice", () => {
+it("reveals nothing of the text, and never seals it to the same bytes twice", () => {
   const seal = createSeal("gateway-key");
   const [one, other] = [seal.close(text, "p"), seal.close(text, "p")];
   expect(one).not.toBe(other);
@@ -26,7 +26,7 @@ it("tells nothing of the text, and never closes it to the same twice", () => {
   expect(names[0]).toMatch(/^[0-9a-f]{32}$/);
 });
 
-it("does not open what was changed, cut or is none of it", () => {
+it("does not open what was changed, cut or never sealed", () => {
   const seal = createSeal("gateway-key");
   const sealed = seal.close(text, "p");
   const bytes = Buffer.from(sealed.slice(3), "base64url");

@@ -22,13 +22,13 @@ describe("a body that is being read", () => {
     for (let minute = 0; minute < 120; minute++) expect(time(bodyPace.bytes)).toBe(false);
   });
 
-  it("is given up where it stops, or drips", () => {
+  it("is abandoned where it stops, or drips", () => {
     const { time } = watched();
     expect(time(1_000_000)).toBe(false);
     expect(time(bodyPace.bytes - 1)).toBe(true);
   });
 
-  it("is not hurried where it was told to wait", () => {
+  it("is not hurried where it was asked to wait", () => {
     const { pace, time } = watched();
     pace.pause();
     expect(time(0)).toBe(false);

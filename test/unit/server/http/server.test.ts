@@ -131,7 +131,7 @@ describe("the HTTP server", () => {
       );
   });
 
-  it("tells nothing of a failure of its own", async () => {
+  it("reveals nothing of a failure of its own", async () => {
     const url = await start();
     const answer = await ask(url, head(url, "GET /failing"));
     expectRefusal(answer, 500, "internal_error");

@@ -87,7 +87,7 @@ it("a key that moves from team to team does not grow without end", async () => {
   ]);
 });
 
-it("money counts every pico-dollar, however large the sum beside it", async () => {
+it("money counts every pico-dollar, however large the sum", async () => {
   const metrics = metricsWith(2);
   metrics.events.posted(charge("alice", usd("9000000")));
   for (let count = 0; count < 7; count++) metrics.events.posted(charge("alice", 1n as PicoUsd));

@@ -462,7 +462,7 @@ describe("chatTextOf", () => {
     });
   });
 
-  it("takes the terms of a prompt beside its messages", () => {
+  it("takes the terms of a prompt in addition to its messages", () => {
     const schema = { type: "object" };
     const body = {
       model: "m",
