@@ -139,8 +139,8 @@ export const commands = [
 ];
 
 async function maintenance(clock: Clock) {
-  const { createMaintenance } = await import("../server/database.ts");
-  return createMaintenance(clock);
+  const { Maintenance } = await import("../server/database.ts");
+  return new Maintenance(clock);
 }
 
 /** Says what was done to the ledger; its tables may be those of this release already. */

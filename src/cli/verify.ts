@@ -58,8 +58,8 @@ async function repair({ io, settings, clock }: Tools, isJson: boolean) {
     bar.end();
     printLine(io, `repaired ${row.kind} ${row.id}: ${row.from} -> ${row.to}`);
   };
-  const { createMaintenance } = await import("../server/database.ts");
-  const result = await createMaintenance(clock).repair(settings, { onRepaired, onProgress: bar.show });
+  const { Maintenance } = await import("../server/database.ts");
+  const result = await new Maintenance(clock).repair(settings, { onRepaired, onProgress: bar.show });
   bar.end();
   if (!result.ok) return result;
   return { verification: result.verification, repairs } satisfies Verified;

@@ -18,93 +18,93 @@ export type PostgresSetting = Extract<DatabaseSetting, { readonly kind: "postgre
 /** Receives a share from 0 to 1. */
 type OnProgress = (share: number) => void;
 
-/** The work on the ledger as a whole that the settings name. */
-export type Maintenance = ReturnType<typeof createMaintenance>;
-
-type Done<W extends keyof Maintenance> = Extract<Awaited<ReturnType<Maintenance[W]>>, { readonly ok: true }>;
+export type Done<W extends keyof Maintenance> = Extract<Awaited<ReturnType<Maintenance[W]>>, { readonly ok: true }>;
 
 export type CopiedLedger = Done<"backUp">;
 export type MovedLedger = Done<"move">;
 export type RepairedRow = Parameters<Parameters<Maintenance["repair"]>[1]["onRepaired"]>[0];
 
-export function createMaintenance(clock: Clock) {
-  // A verification makes short-lived objects by the million: the young generation must not grow with them.
-  tuneRuntime();
-  return {
-    /** Brings the ledger to this release's schema. */
-    async migrate({ database }: Settings, { backup }: { readonly backup: boolean }) {
-      const result = await migrateLedger(database, { at: clock.now(), create: true, backup });
-      if (!result.ok) return ledgerRefused(result.failure, shownDatabase(database));
-      return { ...result, restore: result.backup === null ? null : restoreHint(database, result.backup) };
-    },
+/** Work on the whole ledger that the settings name. */
+export class Maintenance {
+  readonly #clock: Clock;
 
-    /** Copies the ledger, next to a running `serve` too, and checks the copy. */
-    async backUp(
-      { database, timeZone }: Settings,
-      file: string,
-      { replace, onProgress }: { readonly replace: boolean; readonly onProgress: OnProgress },
-    ) {
-      if (database.kind === "postgres") return refusal(copiedByServer("backed up with pg_dump"));
-      const { path } = database;
-      const problem = placeProblem(file, path, "backup", replace);
-      if (problem !== null) return refusal(problem);
-      const result = await backUp({ path, file, calendar: calendarOf(timeZone), onProgress });
-      return result.ok ? { ok: true as const, ...result.copied } : ledgerRefused(result.failure, path);
-    },
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    // A verification makes short-lived objects by the million: the young generation must not grow with them.
+    tuneRuntime();
+  }
 
-    /** Replaces the ledger by a checked copy of `file`; `replaced` is the path of the former one. */
-    async restore({ database, timeZone }: Settings, file: string, onProgress: OnProgress) {
-      if (database.kind === "postgres") return refusal(copiedByServer("restored with pg_restore"));
-      const { path } = database;
-      if (isSame(file, path)) return refusal(`${file} is the ledger itself; name a backup of it`);
-      const result = await restore({
-        path,
-        file,
-        calendar: calendarOf(timeZone),
-        stamp: stampOf(clock.now()),
-        onProgress,
-      });
-      if (result.ok) return { ok: true as const, ...result.copied, replaced: result.replaced };
-      if ("verification" in result) return refusal(unsound(file, result.verification.differences.length), 1);
-      return result.of === "ledger" ? ledgerRefused(result.failure, path) : backupRefused(result.failure, file);
-    },
+  /** Brings the ledger to this release's schema. */
+  async migrate({ database }: Settings, { backup }: { readonly backup: boolean }) {
+    const result = await migrateLedger(database, { at: this.#clock.now(), create: true, backup });
+    if (!result.ok) return ledgerRefused(result.failure, shownDatabase(database));
+    return { ...result, restore: result.backup === null ? null : restoreHint(database, result.backup) };
+  }
 
-    /** Moves the ledger in a file into an empty PostgreSQL database, while no proxy runs on it, and compares every row. */
-    async move(
-      from: string,
-      to: PostgresSetting,
-      on: { readonly onCopied: OnProgress; readonly onCompared: OnProgress },
-    ) {
-      const { moveToPostgres } = await import("../ledger/copy/move.ts");
-      const result = await moveToPostgres({ path: from, server: serverOf(to), ...on });
-      return result.ok ? result : refusal(movingProblem(result, from, to.shown), result.kind === "differs" ? 1 : 2);
-    },
+  /** Copies the ledger, next to a running `serve` too, and checks the copy. */
+  async backUp(
+    { database, timeZone }: Settings,
+    file: string,
+    { replace, onProgress }: { readonly replace: boolean; readonly onProgress: OnProgress },
+  ) {
+    if (database.kind === "postgres") return refusal(copiedByServer("backed up with pg_dump"));
+    const { path } = database;
+    const problem = placeProblem(file, path, "backup", replace);
+    if (problem !== null) return refusal(problem);
+    const result = await backUp({ path, file, calendar: calendarOf(timeZone), onProgress });
+    return result.ok ? { ok: true as const, ...result.copied } : ledgerRefused(result.failure, path);
+  }
 
-    /** Rebuilds derived sums that differ from the charges; `onRepaired` receives each change once it is durable. */
-    async repair({ database, timeZone }: Settings, on: Pick<RepairOptions, "onRepaired" | "onProgress">) {
-      const how = { calendar: calendarOf(timeZone), clock, pause, ...on };
-      const result =
-        database.kind === "postgres"
-          ? await (await import("../ledger/postgres/repair.ts")).repairServer({ server: serverOf(database), ...how })
-          : await repair({ path: database.path, ...how });
-      return result.ok ? result : ledgerRefused(result.failure, shownDatabase(database));
-    },
+  /** Replaces the ledger by a checked copy of `file`; `replaced` is the path of the former one. */
+  async restore({ database, timeZone }: Settings, file: string, onProgress: OnProgress) {
+    if (database.kind === "postgres") return refusal(copiedByServer("restored with pg_restore"));
+    const { path } = database;
+    if (isSame(file, path)) return refusal(`${file} is the ledger itself; name a backup of it`);
+    const result = await restore({
+      path,
+      file,
+      calendar: calendarOf(timeZone),
+      stamp: stampOf(this.#clock.now()),
+      onProgress,
+    });
+    if (result.ok) return { ok: true as const, ...result.copied, replaced: result.replaced };
+    if ("verification" in result) return refusal(unsound(file, result.verification.differences.length), 1);
+    return result.of === "ledger" ? ledgerRefused(result.failure, path) : backupRefused(result.failure, file);
+  }
 
-    /** Turns charges of ended days into sums; with `dryRun` it only counts. */
-    async prune(
-      { database, timeZone }: Settings,
-      options: { readonly olderThanMs: number; readonly dryRun: boolean; readonly onProgress: OnProgress },
-    ) {
-      const how = { calendar: calendarOf(timeZone), clock, pause, ...options };
-      const result =
-        database.kind === "postgres"
-          ? await (await import("../ledger/postgres/prune.ts")).pruneServer({ server: serverOf(database), ...how })
-          : await pruneFile({ path: database.path, ...how });
-      return result.ok
-        ? { ok: true as const, ...result.pruned }
-        : ledgerRefused(result.failure, shownDatabase(database));
-    },
-  };
+  /** Moves the ledger in a file into an empty PostgreSQL database, while no proxy runs on it, and compares every row. */
+  async move(
+    from: string,
+    to: PostgresSetting,
+    on: { readonly onCopied: OnProgress; readonly onCompared: OnProgress },
+  ) {
+    const { moveToPostgres } = await import("../ledger/copy/move.ts");
+    const result = await moveToPostgres({ path: from, server: serverOf(to), ...on });
+    return result.ok ? result : refusal(movingProblem(result, from, to.shown), result.kind === "differs" ? 1 : 2);
+  }
+
+  /** Rebuilds derived sums that differ from the charges; `onRepaired` receives each change once it is durable. */
+  async repair({ database, timeZone }: Settings, on: Pick<RepairOptions, "onRepaired" | "onProgress">) {
+    const how = { calendar: calendarOf(timeZone), clock: this.#clock, pause, ...on };
+    const result =
+      database.kind === "postgres"
+        ? await (await import("../ledger/postgres/repair.ts")).repairServer({ server: serverOf(database), ...how })
+        : await repair({ path: database.path, ...how });
+    return result.ok ? result : ledgerRefused(result.failure, shownDatabase(database));
+  }
+
+  /** Turns charges of ended days into sums; with `dryRun` it only counts. */
+  async prune(
+    { database, timeZone }: Settings,
+    options: { readonly olderThanMs: number; readonly dryRun: boolean; readonly onProgress: OnProgress },
+  ) {
+    const how = { calendar: calendarOf(timeZone), clock: this.#clock, pause, ...options };
+    const result =
+      database.kind === "postgres"
+        ? await (await import("../ledger/postgres/prune.ts")).pruneServer({ server: serverOf(database), ...how })
+        : await pruneFile({ path: database.path, ...how });
+    return result.ok ? { ok: true as const, ...result.pruned } : ledgerRefused(result.failure, shownDatabase(database));
+  }
 }
 
 function copiedByServer(how: string): string {

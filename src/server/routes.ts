@@ -18,16 +18,15 @@ import type { Gateway } from "../ports/gateway.ts";
 import type { Log } from "../ports/log.ts";
 import type { Seal } from "../ports/seal.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
-import { accountInfo, createAccount } from "../request/account.ts";
+import { accountInfo, createAccount, type Account } from "../request/account.ts";
 import { createAuthenticator, createKeyring } from "../request/authenticate.ts";
 import { createBalanceGuard } from "../request/balance-guard.ts";
-import { createTaskClaims } from "../request/task-ownership.ts";
-import type { TaskOwner } from "../request/task-ownership.ts";
+import { createTaskClaims, type TaskOwner } from "../request/task-ownership.ts";
 import { createMask } from "../request/mask.ts";
 import type { RequestSteps } from "../request/metered-request.ts";
 import { settleCharge, type SettleParams } from "../request/settle.ts";
 import { createLimiter, type ProcessLimiter, type PeerUsage } from "../request/limits.ts";
-import type { GatewayHealth, ProcessHealth } from "../reporting/health.ts";
+import type { GatewayHealth } from "../reporting/health.ts";
 import { newestReview } from "../reporting/price-review.ts";
 import type { SpendMemory } from "../reporting/spend-memory.ts";
 import type { Store } from "../ledger/store.ts";
@@ -86,29 +85,15 @@ export interface BuiltRoutes {
   limitsUsed: ProcessLimiter["used"];
 }
 
-/** The request path: its steps, each with what it needs and no more. */
-export function buildRoutes(settings: Settings, parts: RouteDeps): BuiltRoutes {
-  const { clock, log, store, gateway, tokens, catalogue, metrics, work } = parts;
-  const { events } = metrics;
+/** Builds the request path and all routes: each step with its own dependencies. */
+export function buildRoutes(settings: Settings, deps: RouteDeps): BuiltRoutes {
+  const { clock, log, store, gateway, catalogue, wakePoller, random } = deps;
+  const { events } = deps.metrics;
   const { ledger, keys } = store;
   const mask = createMask(settings.gateway.apiKey?.reveal() ?? "");
-  const limiter = createLimiter({ clock, peerUsage: parts.peerUsage });
-  const keyring = createKeyring({
-    keys,
-    teams: store.teams,
-    sessions: store.sessions,
-    changes: store.changes,
-    clock,
-    rememberedMax: parts.keysRemembered,
-  });
-  const authenticate = createAuthenticator({ keyring, mode: settings.access.auth });
-  const gate = createAdminGate({
-    admins: store.admins,
-    clock,
-    settingsToken: settings.access.adminToken?.reveal() ?? null,
-    onFailure: (why) => events.adminFailed(why),
-  });
-  const dashboardSessions = createDashboardSessions({ gate, keyring, clock });
+  const limiter = createLimiter({ clock, peerUsage: deps.peerUsage });
+  const access = buildAccess(settings, deps);
+  const { authenticate } = access;
   const account = createAccount({
     gateway,
     clock,
@@ -117,57 +102,21 @@ export function buildRoutes(settings: Settings, parts: RouteDeps): BuiltRoutes {
     silenceMs: settings.gateway.silenceMs,
   });
   let draining = false;
-  const healthFacts: ProcessHealth = {
-    version: parts.version,
-    startedAt: parts.startedAt,
-    gateway: parts.gatewayHealth,
-    ready: async () => (await readiness()).ready,
-  };
-  const readiness = async (): Promise<Readiness> => {
-    const checks = { accepting: !draining, ledger: await ledger.isWritable(), prices: true };
-    const prices = newestReview(catalogue(), clock.now());
-    return {
-      ready: Object.values(checks).every(Boolean),
-      checks,
-      catalogue: catalogue().digest,
-      prices,
-      peers: parts.peers?.() ?? null,
-    };
-  };
+  const readiness = () => readinessOf(deps, !draining);
   const balanceGuard = createBalanceGuard({ account, clock, floor: settings.balance.floor, log });
   const taskOwner: TaskOwner = async (taskId) => (await store.tasks.find(taskId))?.key;
-  const { wakePoller, wakeDelivery, seal, random } = parts;
   const claimTask = createTaskClaims({ tasks: store.tasks, clock, random, wakePoller });
+  const shared = { limiter, balanceGuard, taskOwner, claimTask };
   const { steps, forwarder, limits } = buildSteps(settings, {
-    clock,
-    log,
+    ...deps,
+    ...shared,
     events,
     authenticate,
-    limiter,
-    balanceGuard,
     ledger,
     keys,
-    taskOwner,
-    claimTask,
-    gateway,
     mask,
-    tokens,
-    catalogue,
-    work,
   });
-  const tasks = buildTaskRoutes(settings, {
-    ...steps,
-    store,
-    gateway,
-    catalogue,
-    mask,
-    limits,
-    wakePoller,
-    account,
-    seal,
-    wakeDelivery,
-    random,
-  });
+  const tasks = buildTaskRoutes(settings, { ...deps, ...steps, mask, limits, account });
   const routes: Route[] = [
     ...meteredRoutes(steps),
     ...modelRoutes({ authenticate, catalogue, clock }),
@@ -177,29 +126,89 @@ export function buildRoutes(settings: Settings, parts: RouteDeps): BuiltRoutes {
       path: "/account/info",
       handler: accountInfo({ authenticate, account, clock, mask, view: settings.access.accountInfo }),
     },
+    ...ownRoutes(settings, deps, { access, account, limiter, readiness }),
+    tasks.routed,
+    ...passedRoutes(settings, steps, catalogue),
+  ];
+  return {
+    routes,
+    freshAccount: async () => (await account.refresh())?.body,
+    stopForwarding() {
+      forwarder.stopAll();
+      tasks.stop();
+    },
+    shared: { ...shared, settle: (params) => settleCharge(steps, params) },
+    pollTask: tasks.poll,
+    stopBeingReady: () => (draining = true),
+    limitsUsed: limiter.used,
+  };
+}
+
+type Access = ReturnType<typeof buildAccess>;
+
+/** Builds what says who a request is from: a key, an administrator, or a session of the dashboard. */
+function buildAccess({ access }: Settings, { clock, store, metrics, keysRemembered }: RouteDeps) {
+  const { keys, teams, sessions, changes, admins } = store;
+  const keyring = createKeyring({ keys, teams, sessions, changes, clock, rememberedMax: keysRemembered });
+  const gate = createAdminGate({
+    admins,
+    clock,
+    settingsToken: access.adminToken?.reveal() ?? null,
+    onFailure: (why) => metrics.events.adminFailed(why),
+  });
+  return {
+    keyring,
+    gate,
+    authenticate: createAuthenticator({ keyring, mode: access.auth }),
+    dashboardSessions: createDashboardSessions({ gate, keyring, clock }),
+  };
+}
+
+async function readinessOf({ store, catalogue, clock, peers }: RouteDeps, accepting: boolean): Promise<Readiness> {
+  const checks = { accepting, ledger: await store.ledger.isWritable(), prices: true };
+  const prices = newestReview(catalogue(), clock.now());
+  return {
+    ready: Object.values(checks).every(Boolean),
+    checks,
+    catalogue: catalogue().digest,
+    prices,
+    peers: peers?.() ?? null,
+  };
+}
+
+interface OwnDeps {
+  readonly access: Access;
+  readonly account: Account;
+  readonly limiter: ProcessLimiter;
+  readonly readiness: () => Promise<Readiness>;
+}
+
+/** Routes that Farebox answers itself, without the gateway. */
+function ownRoutes(
+  settings: Settings,
+  deps: RouteDeps,
+  { access: { authenticate, keyring, gate, dashboardSessions }, account, limiter, readiness }: OwnDeps,
+): readonly Route[] {
+  const { clock, store, calendar, catalogue, memory, metrics, version, startedAt } = deps;
+  const { ledger, keys, sessions } = store;
+  const latest = store.figures.ledger;
+  return [
     ...selfServiceRoutes({
       authenticate: dashboardSessions.own(authenticate),
       limiter,
       ledger,
-      latest: store.figures.ledger,
+      latest,
       keys,
-      memory: parts.memory,
-      calendar: parts.calendar,
+      memory,
+      calendar,
       clock,
       outputCap: settings.output.cap,
     }),
-    ...runSessionRoutes({
-      authenticate,
-      keyring,
-      sessions: store.sessions,
-      keys,
-      latest: store.figures.ledger,
-      clock,
-    }),
-    ...serveAdmin(adminRoutes(parts.version), {
+    ...runSessionRoutes({ authenticate, keyring, sessions, keys, latest, clock }),
+    ...serveAdmin(adminRoutes(version), {
       ...store,
-      latest: store.figures.ledger,
-      calendar: parts.calendar,
+      latest,
+      calendar,
       clock,
       catalogue,
       account: async () => {
@@ -209,10 +218,10 @@ export function buildRoutes(settings: Settings, parts: RouteDeps): BuiltRoutes {
       gate,
       dashboardSessions,
       accountTtlMs: settings.balance.ttlMs,
-      memory: parts.memory,
-      process: healthFacts,
+      memory,
+      process: { version, startedAt, gateway: deps.gatewayHealth, ready: async () => (await readiness()).ready },
     }),
-    ...sessionRoutes({ sessions: dashboardSessions, clock, timeZone: parts.calendar.timeZone, version: parts.version }),
+    ...sessionRoutes({ sessions: dashboardSessions, clock, timeZone: calendar.timeZone, version }),
     ...dashboardRoutes({ folder: dashboardFolder }),
     { method: "get", path: "/healthz", handler: healthz },
     { method: "get", path: "/readyz", handler: readyz(readiness) },
@@ -221,21 +230,5 @@ export function buildRoutes(settings: Settings, parts: RouteDeps): BuiltRoutes {
       path: "/metrics",
       handler: metricsPage({ token: settings.metrics.token?.reveal() ?? null, scrape: metrics.scrape }),
     },
-    tasks.routed,
-    ...passedRoutes(settings, steps, catalogue),
   ];
-  const freshAccount = async () => (await account.refresh())?.body;
-  const stopForwarding = () => {
-    forwarder.stopAll();
-    tasks.stop();
-  };
-  return {
-    routes,
-    freshAccount,
-    stopForwarding,
-    shared: { limiter, balanceGuard, settle: (params) => settleCharge(steps, params), taskOwner, claimTask },
-    pollTask: tasks.poll,
-    stopBeingReady: () => (draining = true),
-    limitsUsed: limiter.used,
-  };
 }
