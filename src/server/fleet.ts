@@ -1,11 +1,10 @@
 import { claimJobs, type ClaimedJobs } from "../jobs/job-claims.ts";
 import type { FleetGauges } from "./metrics/fleet-gauges.ts";
-import type { LimitUse } from "../core/limits.ts";
+import { nothingUsed, sumOfUse, type LimitUse } from "../core/limits.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Fleet, Peers, WorkDone } from "../ports/fleet.ts";
 import type { Log } from "../ports/log.ts";
 import type { PeerUsage } from "../request/limits.ts";
-import { peerUsageOf } from "../request/peer-usage.ts";
 
 /** The other proxies, as `/readyz` shows them. */
 export interface PeersStanding {
@@ -137,4 +136,17 @@ function followWork(peers: Peers, notify: (work: keyof WorkDone) => void): () =>
     }
     known = now;
   };
+}
+
+/** Returns the usage that live peers reported with their last beats, summed once for each beat of this proxy. */
+export function peerUsageOf(peers: Peers): PeerUsage {
+  let sums = new Map<string, LimitUse>();
+  peers.onBeat(() => {
+    sums = new Map();
+    for (const { report } of peers.live()) {
+      for (const [id, use] of Object.entries(report?.used ?? {}))
+        sums.set(id, sumOfUse(sums.get(id) ?? nothingUsed, use));
+    }
+  });
+  return (id) => sums.get(id) ?? nothingUsed;
 }

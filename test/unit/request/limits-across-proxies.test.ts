@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { noLimits, type Limits } from "../../../src/core/limits.ts";
 import type { Authenticated } from "../../../src/request/authenticate.ts";
 import { createLimiter } from "../../../src/request/limits.ts";
-import { peerUsageOf } from "../../../src/request/peer-usage.ts";
+import { peerUsageOf } from "../../../src/server/fleet.ts";
 import { TestFleet } from "../../support/fleet.ts";
 import { key } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
