@@ -32,7 +32,7 @@ export interface Alerts extends AsyncDisposable {
   evaluate(): Promise<void>;
 }
 
-export interface AlertRules {
+interface AlertRules {
   /** Alert below this balance; null for never. */
   readonly balanceFloor: PicoUsd | null;
   /** Alert when the balance lasts for fewer hours than this; null for never. */
@@ -41,7 +41,7 @@ export interface AlertRules {
   readonly unsettledMs: number;
 }
 
-export interface AlertDeps {
+interface AlertDeps {
   readonly ledger: LedgerQueries & BudgetStore;
   readonly samples: AccountSamples;
   readonly outbox: Outbox;

@@ -33,7 +33,7 @@ export interface Delivery extends AsyncDisposable {
   idle(): Promise<void>;
 }
 
-export interface DeliveryDeps {
+interface DeliveryDeps {
   readonly outbox: Outbox;
   readonly sender: WebhookSender;
   readonly clock: Clock;

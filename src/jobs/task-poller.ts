@@ -6,7 +6,7 @@ import { loop } from "../platform/loop.ts";
 import type { JobClaim } from "./job-claims.ts";
 
 /** Polls the tasks that no client asks for. Disposing of it waits for the polls in progress. */
-export interface TaskPoller extends AsyncDisposable {
+interface TaskPoller extends AsyncDisposable {
   /** Call it when there is a new task, or one is due earlier. */
   wake(): void;
 }

@@ -18,7 +18,7 @@ import { hidden, maskedHeaders, type Mask } from "./mask.ts";
 const route = "/account/info";
 
 /** The gateway's account record with the wall time at which it was fetched. */
-export interface AccountRecord {
+interface AccountRecord {
   readonly body: JsonObject;
   /** The same as it was written, decoded. */
   readonly bytes: Buffer;

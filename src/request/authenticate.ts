@@ -30,9 +30,7 @@ export interface Authenticated {
   readonly session?: RunSession;
 }
 
-export type Authentication =
-  | ({ readonly ok: true } & Authenticated)
-  | { readonly ok: false; readonly refusal: Refusal };
+type Authentication = ({ readonly ok: true } & Authenticated) | { readonly ok: false; readonly refusal: Refusal };
 
 /** A key with its team, as it is remembered and told to every request that it makes. */
 type Known = Extract<Authentication, { ok: true }> & { readonly key: Key };

@@ -345,7 +345,7 @@ function maskedTerms(terms: AnswerTerms, mask: Mask): AnswerTerms {
 }
 
 /** An element of `Running`, which keeps its index so that it can be removed in constant time. */
-export interface Indexed {
+interface Indexed {
   index: number;
 }
 

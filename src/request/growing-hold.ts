@@ -36,7 +36,7 @@ const hearingMs = 50;
 /** Pauses before a ledger that could not be written is asked again. Milliseconds. */
 const retryMs = { first: 50, longest: 1_000 } as const;
 
-export interface GrowParams {
+interface GrowParams {
   readonly id: string;
   /** Initial hold. */
   readonly hold: PicoUsd;

@@ -30,7 +30,7 @@ export interface FittedRequest {
   readonly basis: HoldBasis;
 }
 
-export type Holding<Fitted = FittedRequest> =
+type Holding<Fitted = FittedRequest> =
   | { readonly ok: true; readonly held: Held; readonly fitted: Fitted | null }
   | { readonly ok: false; readonly refusal: Refusal };
 
@@ -75,7 +75,7 @@ export function writeHold(
   });
 }
 
-export interface HoldParams<Fitted = FittedRequest> extends HoldRow {
+interface HoldParams<Fitted = FittedRequest> extends HoldRow {
   readonly quote: Quote;
   readonly body: Buffer;
   /** The output that the hold is for, and what decided it; null where no text is limited. */

@@ -39,7 +39,7 @@ export interface Reservation {
 }
 
 /** A reservation for a prompt that was counted. */
-export interface Tightened extends Reservation {
+interface Tightened extends Reservation {
   readonly promptTokens: number;
 }
 

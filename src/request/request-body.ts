@@ -21,7 +21,7 @@ export interface RequestBody {
   release(): void;
 }
 
-export type RequestBodyResult =
+type RequestBodyResult =
   | { readonly ok: true; readonly body: RequestBody }
   /** `refusal` is null when the client left meanwhile. */
   | { readonly ok: false; readonly refusal: Refusal | null };

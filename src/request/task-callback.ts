@@ -21,7 +21,7 @@ const countedTasksMax = 10_000;
 
 const tokenPattern = /^[0-9a-f]{64}$/;
 
-export interface TaskCallbackDeps {
+interface TaskCallbackDeps {
   readonly callbacks: TaskCallbacks;
   readonly seal: Seal;
   readonly outbox: Outbox;

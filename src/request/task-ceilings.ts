@@ -8,7 +8,7 @@ import type { AccountLookup } from "./account.ts";
 /** A task that is about to be made. */
 export type Candidate = Pick<Task, "charge" | "model" | "taskType">;
 
-export type CeilingAdmission =
+type CeilingAdmission =
   /** `leave` once its creation has ended: from then on the store says whether it runs. */
   { readonly ok: true; readonly leave: () => void } | { readonly ok: false; readonly refusal: Refusal };
 

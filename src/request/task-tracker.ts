@@ -34,7 +34,7 @@ import type { Log } from "../ports/log.ts";
 import type { TaskEnding, TaskStore } from "../ports/task-store.ts";
 
 /** Origin of a task's record: a request of its client, or the poller. */
-export type RecordSource = "client" | "poller";
+type RecordSource = "client" | "poller";
 
 /** A record of a task, null where it could not be had, and who asked for it. */
 interface Polled {

@@ -31,7 +31,7 @@ export interface TaskWebhooks {
   shownFor(charge: string): Promise<Shown>;
 }
 
-export type Enlisted =
+type Enlisted =
   | { readonly ok: true; readonly body: Buffer; readonly shown: Shown }
   | { readonly ok: false; readonly refusal: Refusal };
 
@@ -41,7 +41,7 @@ interface SealedCallback {
   readonly theirs: WebhookConfig;
 }
 
-export interface TaskWebhookDeps {
+interface TaskWebhookDeps {
   readonly callbacks: TaskCallbacks;
   readonly seal: Seal;
   readonly clock: Clock;
@@ -139,7 +139,7 @@ export async function authenticate(
 }
 
 /** Sealed part of a payload on its way to a client. */
-export interface SealedPayload extends WebhookConfig {
+interface SealedPayload extends WebhookConfig {
   readonly body: string;
 }
 

@@ -60,7 +60,7 @@ export function cancelTask(steps: TaskSteps, askedOf: AskedOf = unifiedAsked): H
 }
 
 /** The tasks that a request asks for, by their ids, and what of it is forwarded. */
-export interface AskedTasks {
+interface AskedTasks {
   readonly taskIds: readonly string[];
   readonly path: string;
   readonly body: Buffer | undefined;

@@ -3,17 +3,17 @@ import type { OpenBody } from "../ports/exchange.ts";
 import type { BodySink, StreamedBody } from "../ports/gateway.ts";
 
 /** Bytes of a body that are read before it is priced. */
-export const headBytesMax = 64 * 1024;
+const headBytesMax = 64 * 1024;
 
 /** Looks at every byte of an upload as it comes; a refusal ends it. */
-export interface UploadObserver {
+interface UploadObserver {
   push(bytes: Buffer): void;
   /** True when enough was seen to price the request. */
   readonly isEnough: boolean;
 }
 
 /** Result of reading the first bytes. A refusal of null: the client has gone. */
-export type UploadHead = { readonly ok: true } | { readonly ok: false; readonly refusal: Refusal | null };
+type UploadHead = { readonly ok: true } | { readonly ok: false; readonly refusal: Refusal | null };
 
 /**
  * A request body on its way through: its first bytes are kept until the request is priced and held for, then they leave,

@@ -202,7 +202,7 @@ const modelsMax = 1000;
 const nameUnitsMax = 256;
 
 /** Models whose gateway answers without usage alone: it refused a request for it, and took the same request without. */
-export interface UsageRefusals {
+interface UsageRefusals {
   has(route: string, model: string): boolean;
   add(route: string, model: string): void;
 }

@@ -24,7 +24,7 @@ export function serverOf({ url }: { readonly url: Secret }): PostgresServer {
   return parsed.server;
 }
 
-export type LedgerMigration =
+type LedgerMigration =
   | {
       readonly ok: true;
       readonly from: number;
@@ -36,7 +36,7 @@ export type LedgerMigration =
     }
   | { readonly ok: false; readonly failure: CopyFailure };
 
-export interface MigrateLedgerOptions {
+interface MigrateLedgerOptions {
   /** Time of the migration, for the name of the backup. */
   readonly at: number;
   /** True to create a missing ledger on a server. */

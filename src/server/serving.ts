@@ -56,12 +56,12 @@ export interface Serving
   readonly failed: Promise<string>;
 }
 
-export type ServingResult =
+type ServingResult =
   | { readonly ok: true; readonly serving: Serving }
   /** One line for each problem. */
   | { readonly ok: false; readonly problems: readonly string[] };
 
-export interface ServingOptions {
+interface ServingOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly version: string;

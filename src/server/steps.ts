@@ -29,7 +29,7 @@ import { passthrough } from "../wire/endpoints/passthrough.ts";
 import type { Work } from "./work.ts";
 
 /** Dependencies of the request path, in the primary or in a worker. */
-export interface StepDeps {
+interface StepDeps {
   readonly clock: Clock;
   readonly log: Log;
   readonly events: Events;
@@ -48,7 +48,7 @@ export interface StepDeps {
   readonly work: Work;
 }
 
-export interface BuiltSteps {
+interface BuiltSteps {
   readonly steps: RequestSteps;
   readonly forwarder: Forwarder;
   readonly limits: ForwardLimits;

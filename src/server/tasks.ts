@@ -38,7 +38,7 @@ type Shared =
 /** Path for all routes of price files, which change while the proxy runs. */
 export const routedPath = "/*routed";
 
-export interface TaskRoutes {
+interface TaskRoutes {
   readonly routes: readonly Route[];
   /** Routes of price files. They come before paths that are passed through. */
   readonly routed: Route;

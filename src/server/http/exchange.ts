@@ -9,7 +9,7 @@ import { isLocalRequest } from "./origins.ts";
 import { TickWriter } from "./tick-writer.ts";
 
 /** Parameters of an exchange. */
-export interface ExchangeParams {
+interface ExchangeParams {
   readonly id: string;
   readonly startedAt: number;
   readonly path: string;

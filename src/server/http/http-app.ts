@@ -17,7 +17,7 @@ export interface Route {
   readonly isMine?: (method: string, path: string) => boolean;
 }
 
-export interface HttpAppOptions extends Omit<GatekeeperOptions, "onRefusal"> {
+interface HttpAppOptions extends Omit<GatekeeperOptions, "onRefusal"> {
   readonly routes: readonly Route[];
   readonly events: Events;
   readonly log: Log;

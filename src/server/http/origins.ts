@@ -48,7 +48,7 @@ export function isLocalRequest({ socket, headers }: IncomingMessage): boolean {
 }
 
 /** Origin of a request as the browser states it. */
-export type BrowserOrigin =
+type BrowserOrigin =
   /** No browser, or the page is our own. */
   | { readonly kind: "own" }
   /** A page of an origin that the settings permit. */

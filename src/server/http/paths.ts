@@ -1,6 +1,6 @@
 import { unversionedPaths } from "../../core/task-routes.ts";
 
-export interface CleanPath {
+interface CleanPath {
   /** Without the query; `/v1` restored where a client left it out. */
   readonly path: string;
   /** With its question mark, or "". */

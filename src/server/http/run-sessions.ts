@@ -13,7 +13,7 @@ import { readBody } from "./admin/read-input.ts";
 import type { Route } from "./http-app.ts";
 import { answerJson } from "./json.ts";
 
-export interface RunSessionDeps {
+interface RunSessionDeps {
   readonly authenticate: Authenticate;
   readonly keyring: Pick<Keyring, "sessionOf">;
   readonly sessions: RunSessions;

@@ -19,7 +19,7 @@ import { refusalOfFailure } from "./admin/serve-route.ts";
 import type { Route } from "./http-app.ts";
 import { answerJson } from "./json.ts";
 
-export interface SelfServiceDeps {
+interface SelfServiceDeps {
   readonly authenticate: Authenticate;
   readonly limiter: Limiter;
   readonly ledger: LedgerQueries & BudgetStore;

@@ -10,7 +10,7 @@ const idleConnectionMs = 65_000;
 /** For a large upload over a slow line; one that stalls is aborted long before (body-pace.ts). Milliseconds. */
 const requestMs = 3_600_000;
 
-export interface HttpServerOptions {
+interface HttpServerOptions {
   /** Called for each request that cannot be read, for its metric. */
   readonly onRefusal?: (refusal: Refusal) => void;
   /** Longest time for a request's head to arrive, in milliseconds. */

@@ -41,7 +41,7 @@ export function usdText(amount: PicoUsd): string {
  * Counters that hold their totals themselves: an increment is an addition and nothing else, and money stays exact up to
  * the page, which a counter of floating-point numbers cannot give. A series starts at 0 when it is asked for.
  */
-export class CounterFamily<T extends Total> implements Family {
+class CounterFamily<T extends Total> implements Family {
   readonly type = "counter";
   readonly name: string;
   readonly help: string;

@@ -10,7 +10,7 @@ interface Exemplar {
 }
 
 /** Counts of one series by bucket, each with the last request that fell into it. */
-export class HistogramSeries {
+class HistogramSeries {
   readonly #bounds: readonly number[];
   readonly #counts: Float64Array;
   readonly #exemplars: (Exemplar | undefined)[];

@@ -39,7 +39,7 @@ export interface Metrics {
 /** The metrics of each worker's process, by its number. */
 type WorkerProcesses = ReadonlyMap<string, readonly ProcessMetric[]>;
 
-export interface MetricsOptions {
+interface MetricsOptions {
   readonly version: string;
   /** Keys that have a name of their own. */
   readonly keysMax: number;

@@ -15,7 +15,7 @@ export interface ProcessMetric {
 }
 
 /** Metrics that prom-client reads of a process: CPU, memory, event loop, garbage collection. */
-export interface ProcessMetrics {
+interface ProcessMetrics {
   read(): Promise<readonly ProcessMetric[]>;
 }
 

@@ -18,7 +18,7 @@ type Packet =
   | readonly [kind: "failed", number: number, message: string, isLedgerUnavailable: boolean];
 
 /** Thrown after the other end has closed. */
-export class LinkClosed extends Error {}
+class LinkClosed extends Error {}
 
 interface Waiting {
   readonly resolve: (answer: never) => void;

@@ -20,7 +20,7 @@ export function withDocument(routes: readonly AdminRoute[], version: string): re
 const documentSchema = z.looseObject({ openapi: z.literal("3.1.0") });
 
 /** The OpenAPI 3.1 document of the routes, from the schemas that check what comes in. */
-export function openApiDocument(routes: readonly AdminRoute[], version: string) {
+function openApiDocument(routes: readonly AdminRoute[], version: string) {
   const paths: Record<string, Record<string, object>> = {};
   for (const each of routes) {
     const path = adminBase + each.path;

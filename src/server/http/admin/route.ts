@@ -49,14 +49,14 @@ export interface RouteTools extends AdminDeps {
 export type RouteAnswer<Json = unknown> = { readonly ok: true; readonly json: Json } | Failure | NoGateway;
 
 /** The route needs an answer of the gateway, which gives none. */
-export interface NoGateway {
+interface NoGateway {
   readonly ok: false;
   readonly kind: "no_gateway";
   readonly message: string;
   readonly param?: never;
 }
 
-export type AdminMethod = "get" | "post" | "put" | "patch" | "delete";
+type AdminMethod = "get" | "post" | "put" | "patch" | "delete";
 
 /** One route of the admin API, as it is served and documented. */
 export interface AdminRoute {

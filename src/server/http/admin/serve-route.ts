@@ -11,7 +11,7 @@ import type { AdminDeps, AdminRoute, RouteAnswer } from "./route.ts";
 export const adminBase = "/admin/v1";
 
 /** Checks of admins: by token, and by session of the dashboard. */
-export interface Doors {
+interface Doors {
   readonly gate: AdminGate;
   readonly dashboardSessions: Pick<DashboardSessions, "admin">;
 }
