@@ -2,7 +2,7 @@ import { budgetObject, keyObject } from "../core/audit.ts";
 import { formatScope, parseScope, teamOfScope, type Budget, type Period, type Scope } from "../core/budget.ts";
 import { isoTime, isoTimeOrNull } from "../core/time.ts";
 import { isLive, type Key, type Team } from "../core/keys.ts";
-import { changedLimits, noLimits, type Limits } from "../core/limits.ts";
+import { changedLimits, noLimits } from "../core/limits.ts";
 import { formatUsd, noMoney, parseUsd } from "../core/money.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Path } from "../ports/yaml.ts";
@@ -262,76 +262,66 @@ function surplusChanges({ file, present, budgets, objectOf }: Comparison): Plann
 }
 
 function teamChange({ name, stated, there }: TeamPair): PlannedChange[] {
-  const models = stated?.models ?? null;
-  const limits = limitsIn(stated);
-  const outputCap = stated?.output_cap ?? null;
-  const object = `team:${name}`;
-  const input = { models, limits, outputCap };
-  const after = { models, ...limits, output_cap: outputCap };
-  if (there === undefined) return [created(object, after, { action: "teams.create", input: { name, ...input } })];
-  const before = { models: there.models, ...there.limits, output_cap: there.outputCap };
-  return updated(object, before, after, { action: "teams.update", name, input });
+  const input = sharedIn(stated);
+  return changeOf(`team:${name}`, there && sharedFields(there), sharedFields(input), (isNew) =>
+    isNew ? { action: "teams.create", input: { name, ...input } } : { action: "teams.update", name, input },
+  );
 }
 
 function keyChange({ name, stated, expiresAt, there }: KeyPair, now: number): PlannedChange[] {
-  const desired = {
-    team: stated?.team ?? null,
-    models: stated?.models ?? null,
-    limits: limitsIn(stated),
-    outputCap: stated?.output_cap ?? null,
-  };
+  const input = { team: stated?.team ?? null, ...sharedIn(stated) };
   const lifetimeMs = expiresAt === null ? null : expiresAt - now;
-  const object = keyObject({ name });
-  const after = {
-    team: desired.team,
-    models: desired.models,
-    expires_at: isoTimeOrNull(expiresAt),
-    ...desired.limits,
-    output_cap: desired.outputCap,
-  };
-  if (there === undefined)
-    return [created(object, after, { action: "keys.create", input: { name, ...desired, lifetimeMs } })];
-  const before = {
-    team: there.team,
-    models: there.models,
-    expires_at: isoTimeOrNull(there.expiresAt),
-    ...there.limits,
-    output_cap: there.outputCap,
-  };
   // An expiry that stays is not asked for: it may be over.
-  const expiry = expiresAt === there.expiresAt ? {} : { lifetimeMs };
-  return updated(object, before, after, { action: "keys.update", name, input: { ...desired, ...expiry } });
+  const expiry = expiresAt === there?.expiresAt ? {} : { lifetimeMs };
+  return changeOf(keyObject({ name }), there && keyFields(there), keyFields({ ...input, expiresAt }), (isNew) =>
+    isNew
+      ? { action: "keys.create", input: { name, ...input, lifetimeMs } }
+      : { action: "keys.update", name, input: { ...input, ...expiry } },
+  );
+}
+
+/** What the file states for a team or a key, with the defaults of the rest. */
+function sharedIn(stated: StatedTeam | StatedKey | null) {
+  const limits = changedLimits(noLimits, stated?.limits);
+  return { models: stated?.models ?? null, limits, outputCap: stated?.output_cap ?? null };
+}
+
+function sharedFields({ models, limits, outputCap }: Pick<Team, "models" | "limits" | "outputCap">): Fields {
+  return { models, ...limits, output_cap: outputCap };
+}
+
+function keyFields(key: Pick<Key, "team" | "models" | "limits" | "outputCap" | "expiresAt">): Fields {
+  const { models, ...shared } = sharedFields(key);
+  return { team: key.team, models: models ?? null, expires_at: isoTimeOrNull(key.expiresAt), ...shared };
 }
 
 function budgetChange({ stated, scope, object, there }: BudgetPair): PlannedChange[] {
   const mode = stated.mode ?? "hard";
   const warnPercent = stated.warn == null ? null : Number(stated.warn.slice(0, -1));
   const input: NewBudget = { scope: formatScope(scope), period: stated.per, limit: stated.limit, mode, warnPercent };
-  const after = { limit_usd: formatUsd(parseUsd(stated.limit) ?? noMoney), mode, warn_percent: warnPercent };
-  if (there === undefined) return [created(object, after, { action: "budgets.set", input })];
-  const before = { limit_usd: formatUsd(there.limit), mode: there.mode, warn_percent: there.warnPercent };
-  return updated(object, before, after, { action: "budgets.set", input });
+  const after = budgetFields({ limit: parseUsd(stated.limit) ?? noMoney, mode, warnPercent });
+  return changeOf(object, there && budgetFields(there), after, () => ({ action: "budgets.set", input }));
 }
 
-function limitsIn(stated: StatedTeam | StatedKey | null): Limits {
-  return changedLimits(noLimits, stated?.limits);
+function budgetFields({ limit, mode, warnPercent }: Pick<Budget, "limit" | "mode" | "warnPercent">): Fields {
+  return { limit_usd: formatUsd(limit), mode, warn_percent: warnPercent };
 }
 
 type Fields = Readonly<Record<string, FieldValue>>;
 
-function created(object: string, after: Fields, desired: Desired): PlannedChange {
-  const fields = Object.entries(after).flatMap(([field, value]) =>
-    value === null ? [] : [{ field, before: null, after: value }],
-  );
-  return { object, isNew: true, fields, desired };
-}
-
-function updated(object: string, before: Fields, after: Fields, desired: Desired): PlannedChange[] {
+/** The change of a thing from its fields before, undefined for a new thing; none if all fields stay. */
+function changeOf(
+  object: string,
+  before: Fields | undefined,
+  after: Fields,
+  desiredOf: (isNew: boolean) => Desired,
+): PlannedChange[] {
+  const isNew = before === undefined;
   const fields = Object.entries(after).flatMap(([field, value]) => {
-    const old = before[field] ?? null;
+    const old = before?.[field] ?? null;
     return JSON.stringify(old) === JSON.stringify(value) ? [] : [{ field, before: old, after: value }];
   });
-  return fields.length === 0 ? [] : [{ object, isNew: false, fields, desired }];
+  return fields.length === 0 && !isNew ? [] : [{ object, isNew, fields, desired: desiredOf(isNew) }];
 }
 
 function gone(object: string, desired: Desired): PlannedChange {

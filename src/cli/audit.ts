@@ -4,7 +4,7 @@ import { parseInstant } from "../reporting/instants.ts";
 import { wholeNumberArgument } from "./arguments.ts";
 import { command, refusal } from "./command.ts";
 import { note } from "./io.ts";
-import { printTable } from "./table.ts";
+import { printRows } from "./table.ts";
 
 /** Changes of keys, teams, budgets, admins and charges: who made them, and how. */
 export const commands = [
@@ -31,14 +31,13 @@ export const commands = [
     },
     json: auditJson,
     print: (io, { entries, next }) => {
-      printTable(
-        io,
-        ["time", "by", "action", "object", "change"],
-        entries.map((entry) => {
-          const { time, by, action, object, before, after } = auditEntryJson(entry);
-          return [time, by, action, object, changed(before, after)];
-        }),
-      );
+      printRows(io, entries.map(auditEntryJson), {
+        time: ({ time }) => time,
+        by: ({ by }) => by,
+        action: ({ action }) => action,
+        object: ({ object }) => object,
+        change: ({ before, after }) => changed(before, after),
+      });
       if (next !== null) note(io, `there are more: --cursor ${next}`);
     },
   }),

@@ -8,7 +8,7 @@ import { keyNames } from "../reporting/names.ts";
 import { wholeNumberArgument } from "./arguments.ts";
 import { command, json, refusal } from "./command.ts";
 import { note, printLine } from "./io.ts";
-import { printFields, printRows, right, type TableCell } from "./table.ts";
+import { printFields, printRows, right, type Field } from "./table.ts";
 
 export const commands = [
   command("charges", {
@@ -115,39 +115,28 @@ function fieldsOf({
   delivered,
   held_for,
   ...plain
-}: ChargeDetailsJson): [string, TableCell][] {
+}: ChargeDetailsJson): Field[] {
+  const all = (prefix: string, values: Readonly<Record<string, Field[1]>> | null): Field[] =>
+    Object.entries(values ?? {}).map(([name, value]) => [`${prefix}${name}`, value]);
   const used = Object.entries(tokens).filter(([, count]) => count > 0);
+  const output = held_for?.output_tokens == null ? "" : `${held_for.output_tokens} output tokens, `;
   return [
-    ...Object.entries(plain).map(([name, value]): [string, TableCell] => [
-      name,
-      typeof value === "boolean" ? String(value) : value,
-    ]),
-    ...(held_for === null
-      ? []
-      : [
-          [
-            "held for",
-            `${held_for.output_tokens === null ? "" : `${held_for.output_tokens} output tokens, `}by ${held_for.by}`,
-          ] as [string, TableCell],
-        ]),
-    ...used.map(([name, count]): [string, TableCell] => [`tokens ${name}`, count]),
-    ...(delivered === null
-      ? []
-      : Object.entries(delivered).map(([name, count]): [string, TableCell] => [`delivered ${name}`, count])),
-    ...Object.entries(tool_calls).map(([name, count]): [string, TableCell] => [`calls ${name}`, count]),
-    ...items.map((item): [string, TableCell] => [
-      `cost ${item.tool ?? item.class}`,
-      `${item.cost_usd}${item.usd_per_million === null ? "" : ` at ${item.usd_per_million} per 1M`}`,
-    ]),
-    ...Object.entries({ price, served_price }).flatMap(([name, of]): [string, TableCell][] =>
+    ...all("", plain),
+    ...all("", held_for && { "held for": `${output}by ${held_for.by}` }),
+    ...all("tokens ", Object.fromEntries(used)),
+    ...all("delivered ", delivered),
+    ...all("calls ", tool_calls),
+    ...items.map((item): Field => {
+      const rate = item.usd_per_million === null ? "" : ` at ${item.usd_per_million} per 1M`;
+      return [`cost ${item.tool ?? item.class}`, `${item.cost_usd}${rate}`];
+    }),
+    ...Object.entries({ price, served_price }).flatMap(([name, of]): Field[] =>
       of === null ? [] : [[name, `${of.model} from ${of.from}: ${of.source}`]],
     ),
-    ...doubts.map((doubt): [string, TableCell] => ["doubt", doubt]),
-    ...Object.entries(tags).map(([name, value]): [string, TableCell] => [`tag ${name}`, value]),
-    ...(correction === null
-      ? []
-      : Object.entries(correction).map(([name, value]): [string, TableCell] => [`correction ${name}`, value])),
-    ...corrections.map(({ cost_usd, correction: of }): [string, TableCell] => [
+    ...doubts.map((doubt): Field => ["doubt", doubt]),
+    ...all("tag ", tags),
+    ...all("correction ", correction),
+    ...corrections.map(({ cost_usd, correction: of }): Field => [
       "corrected",
       `${cost_usd} by ${of?.by} at ${of?.at}: ${of?.why}`,
     ]),

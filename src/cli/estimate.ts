@@ -17,7 +17,7 @@ import { loadPrices } from "../server/prices.ts";
 import { wholeNumberArgument } from "./arguments.ts";
 import { command, json, refusal, type Given, type Refusal } from "./command.ts";
 import { note, type Io } from "./io.ts";
-import { figures, printTable } from "./table.ts";
+import { printRows, right } from "./table.ts";
 
 const tokenCount = { value: "<n>", parse: wholeNumberArgument(0, 100_000_000) } as const;
 
@@ -138,22 +138,18 @@ function problemOf(problem: "unknown_model" | "no_price", model: string, catalog
 }
 
 function printEstimate(io: Io, { items, ...sums }: Estimate, hasRequest: boolean): void {
-  printTable(
-    io,
-    ["item", figures("tokens"), figures("USD per 1M"), figures("cost"), figures("list cost"), "known", "because"],
-    [
-      ...items.map((item) => [
-        item.class,
-        item.tokens,
-        item.usd_per_million,
-        item.cost_usd,
-        item.list_cost_usd,
-        item.known,
-        item.why ?? "",
-      ]),
-      ["total", null, null, sums.cost_usd, sums.list_cost_usd, sums.exact ? "exact" : knownOf(items), ""],
-    ],
-  );
+  const { cost_usd, list_cost_usd } = sums;
+  const known = sums.exact ? "exact" : knownOf(items);
+  const total = { class: "total", tokens: null, usd_per_million: null, cost_usd, list_cost_usd, known, why: null };
+  printRows(io, [...items, total], {
+    item: (item) => item.class,
+    tokens: right(({ tokens }) => tokens),
+    "USD per 1M": right(({ usd_per_million: rate }) => rate),
+    cost: right((item) => item.cost_usd),
+    "list cost": right((item) => item.list_cost_usd),
+    known: (item) => item.known,
+    because: ({ why }) => why ?? "",
+  });
   const counted =
     sums.counted_hold_usd === null ? "" : `, or ${sums.counted_hold_usd} where that does not fit its budget`;
   const { held_for: held } = sums;

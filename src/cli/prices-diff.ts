@@ -4,7 +4,7 @@ import { diffPrices, diffTraffic, type PricesDiff, type TrafficDiff } from "../r
 import { loadPrices } from "../server/prices.ts";
 import { command, json, refusal, type Refusal } from "./command.ts";
 import { note, printLine, type Io } from "./io.ts";
-import { figures, printTable } from "./table.ts";
+import { printRows, right } from "./table.ts";
 import { ledgerSettings, storeProblem, type Tools } from "./tools.ts";
 import { noteLeftovers, priceFolder } from "./what-if.ts";
 
@@ -53,36 +53,43 @@ async function trafficUnder(
 
 function printDiff(io: Io, { added, removed, changes }: PricesDiff): void {
   if (added.length + removed.length + changes.length === 0) return printLine(io, "the prices are the same");
+  const only = (change: string) => (model: (typeof added)[number]) => ({
+    model: model.model,
+    change,
+    before: null,
+    after: null,
+    from: model.from,
+    until: null,
+  });
   const rows = [
-    ...changes.map(({ model, field, from_prompt_tokens: tier, before, after, from, until }) => [
-      model,
-      tier === null || tier === 0 ? field : `${field} from ${tier} prompt tokens`,
-      before,
-      after,
-      from,
-      until,
-    ]),
-    ...added.map(({ model, from }) => [model, "added", null, null, from, null]),
-    ...removed.map(({ model, from }) => [model, "removed", null, null, from, null]),
+    ...changes.map(({ field, from_prompt_tokens: tier, ...change }) => ({
+      ...change,
+      change: tier === null || tier === 0 ? field : `${field} from ${tier} prompt tokens`,
+    })),
+    ...added.map(only("added")),
+    ...removed.map(only("removed")),
   ];
-  printTable(io, ["model", "change", figures("before"), figures("after"), "from", "until"], rows);
+  printRows(io, rows, {
+    model: ({ model }) => model,
+    change: ({ change }) => change,
+    before: right(({ before }) => before),
+    after: right(({ after }) => after),
+    from: ({ from }) => from,
+    until: ({ until }) => until,
+  });
 }
 
 function printTraffic(io: Io, { rows, total, left_over, since, until }: TrafficDiff): void {
   const changed = rows.filter(({ before_usd, after_usd }) => before_usd !== after_usd);
-  const cells = ({ requests, cost_usd, before_usd, after_usd, difference_usd }: TrafficDiff["total"]) => [
-    requests,
-    cost_usd,
-    before_usd,
-    after_usd,
-    difference_usd,
-  ];
   printLine(io, "");
-  printTable(
-    io,
-    ["traffic of", ...["requests", "cost", "under A", "under B", "difference"].map(figures)],
-    [...changed.map((row) => [row.model, ...cells(row)]), ["all models", ...cells(total)]],
-  );
+  printRows(io, [...changed, { ...total, model: "all models" }], {
+    "traffic of": ({ model }) => model,
+    requests: right(({ requests }) => requests),
+    cost: right(({ cost_usd }) => cost_usd),
+    "under A": right(({ before_usd }) => before_usd),
+    "under B": right(({ after_usd }) => after_usd),
+    difference: right(({ difference_usd }) => difference_usd),
+  });
   if (io.isTTY) note(io, `USD, ${since} to ${until}; models whose cost would be the same are in the last line only`);
   noteLeftovers(io, left_over.before, " under A");
   noteLeftovers(io, left_over.after, " under B");

@@ -6,7 +6,7 @@ import { printLine } from "./io.ts";
 import { pricesDiff } from "./prices-diff.ts";
 import { pricesImport } from "./prices-import.ts";
 import { pricesShow } from "./prices-show.ts";
-import { figures, printTable, type TableCell } from "./table.ts";
+import { printRows, right } from "./table.ts";
 
 /** The price files, checked and shown. */
 export const commands = [
@@ -40,7 +40,7 @@ export const commands = [
       const loading = await loadPrices(prices, settings.pricing.folder);
       return loading.ok ? pricesJson(loading.catalogue, clock.now()) : refusal(loading.faults);
     },
-    print: (io, { models }) => printTable(io, columns, models.map(priceCells)),
+    print: (io, { models }) => printRows(io, models, columns),
   }),
 
   pricesShow,
@@ -48,56 +48,39 @@ export const commands = [
   pricesImport,
 ];
 
-/** Rates are USD per 1M tokens of the first tier, in the standard service tier; "also" names what else there is, and `--json` has it all. */
-const columns = [
-  "model",
-  "provider",
-  "group",
-  figures("input"),
-  figures("cached"),
-  figures("output"),
-  figures("official input"),
-  figures("official output"),
-  "also",
-  "since",
-];
+type Model = PricedModelJson;
 
-function priceCells({ id, provider, group, price }: PricedModelJson): TableCell[] {
-  const tier = price?.tiers[0];
-  if (price === null || tier === undefined) return [id, provider, group, null, null, null, null, null, null, null];
-  const also = alsoPriced(price);
-  if (price.per_request_usd !== null) {
-    const perRequest = `${price.per_request_usd.gateway} a request`;
-    return [
-      id,
-      provider,
-      group,
-      perRequest,
-      null,
-      null,
-      `${price.per_request_usd.official} a request`,
-      null,
-      also,
-      price.from,
-    ];
-  }
-  const [charged, official] = [tier.gateway_usd_per_million, tier.official_usd_per_million];
-  return [
-    id,
-    provider,
-    group,
-    charged.input,
-    charged.cached_input,
-    charged.output,
-    official.input,
-    official.output,
-    also,
-    price.from,
-  ];
+/** Rate of the first tier, in the standard service tier; the input's cell has the price of a request. */
+function rate(side: "gateway" | "official", name: "input" | "cached_input" | "output") {
+  return right((model: Model) => {
+    const price = priceOf(model);
+    if (price?.per_request_usd) return name === "input" ? `${price.per_request_usd[side]} a request` : null;
+    return price?.tiers[0]?.[`${side}_usd_per_million`][name] ?? null;
+  });
 }
 
+function priceOf({ price }: Model): Model["price"] {
+  return price?.tiers[0] === undefined ? null : price;
+}
+
+/** Rates are USD per 1M tokens; "also" names what else there is, and `--json` has it all. */
+const columns = {
+  model: ({ id }: Model) => id,
+  provider: ({ provider }: Model) => provider,
+  group: ({ group }: Model) => group,
+  input: rate("gateway", "input"),
+  cached: rate("gateway", "cached_input"),
+  output: rate("gateway", "output"),
+  "official input": rate("official", "input"),
+  "official output": rate("official", "output"),
+  also: (model: Model) => alsoPriced(priceOf(model)),
+  since: (model: Model) => priceOf(model)?.from ?? null,
+};
+
 /** "long prompts, priority, batch, fees"; null for nothing. */
-function alsoPriced({ tiers, service_tiers, fees }: NonNullable<PricedModelJson["price"]>): string | null {
+function alsoPriced(price: Model["price"]): string | null {
+  if (price === null) return null;
+  const { tiers, service_tiers, fees } = price;
   const parts = [
     ...(tiers.length > 1 ? ["long prompts"] : []),
     ...service_tiers.map((each) => each.service_tier),

@@ -9,8 +9,8 @@ import { rounded } from "./amounts.ts";
 import { dimensionsArgument, readSpan, wholeNumberArgument } from "./arguments.ts";
 import { command } from "./command.ts";
 import { note, printJson, printText, type Io } from "./io.ts";
-import { printTable, type Column, type TableCell } from "./table.ts";
-import { reportWhatIf, type ReportFormat, type ShownRows } from "./what-if.ts";
+import { printRows, right, type RowColumns } from "./table.ts";
+import { dimensionColumns, reportWhatIf, type ReportFormat, type ShownRows } from "./what-if.ts";
 
 const orders = ["cost", "saving", "requests", "tokens", "name"] as const;
 type Order = (typeof orders)[number];
@@ -109,35 +109,19 @@ function printReport(io: Io, report: ReportJson, shown: readonly ReportRowJson[]
   const hasRetries = report.total.retries > 0;
   const inDoubt = report.total.cost_in_doubt_usd;
   const hasDoubts = inDoubt !== formatUsd(noMoney);
-  const figures: Column[] = [
-    { title: "requests" },
-    ...(hasRetries ? [{ title: "retries" }] : []),
-    { title: "input tokens" },
-    { title: "output tokens" },
-    { title: "cost" },
-    ...(hasDoubts ? [{ title: "in doubt" }] : []),
-    { title: "list cost", narrow: "drop" as const },
-    { title: "saving", narrow: "drop" as const },
-  ].map((column) => ({ ...column, align: "right" }));
   const usd = io.isTTY ? rounded : (exact: string) => exact;
-  const cells = (row: FiguresJson): TableCell[] => [
-    row.requests,
-    ...(hasRetries ? [row.retries] : []),
-    promptTotal(row.tokens),
-    completionTotal(row.tokens),
-    usd(row.cost_usd),
-    ...(hasDoubts ? [usd(row.cost_in_doubt_usd)] : []),
-    usd(row.list_cost_usd),
-    usd(row.saving_usd),
-  ];
-  const rows = shown.map((row) => [...report.by.map((name) => row[name] ?? null), ...cells(row)]);
-  const totalLabels = report.by.map((_, index) => (index === 0 ? "total" : ""));
-  printTable(
-    io,
-    [...report.by.map((title) => ({ title, narrow: "cut" as const })), ...figures],
-    [...rows, [...totalLabels, ...cells(report.total)]],
-    shown.map(costOf),
-  );
+  const columns: RowColumns<FiguresJson> = {
+    ...dimensionColumns(report, { narrow: "cut" }),
+    requests: right(({ requests }) => requests),
+    ...(hasRetries && { retries: right(({ retries }: FiguresJson) => retries) }),
+    "input tokens": right(({ tokens }) => promptTotal(tokens)),
+    "output tokens": right(({ tokens }) => completionTotal(tokens)),
+    cost: right(({ cost_usd }) => usd(cost_usd)),
+    ...(hasDoubts && { "in doubt": right(({ cost_in_doubt_usd }: FiguresJson) => usd(cost_in_doubt_usd)) }),
+    "list cost": right(({ list_cost_usd }) => usd(list_cost_usd), { narrow: "drop" }),
+    saving: right(({ saving_usd }) => usd(saving_usd), { narrow: "drop" }),
+  };
+  printRows(io, [...shown, report.total], columns, shown.map(costOf));
   if (shown.length < report.rows.length)
     note(io, `${shown.length} of ${report.rows.length} rows; the total includes all`);
   if (io.isTTY) note(io, `USD, ${report.since} to ${report.until}`);

@@ -62,26 +62,25 @@ export function printTable(
 }
 
 type CellOf<R> = (row: R) => TableCell;
-interface RightColumn<R> {
-  readonly right: CellOf<R>;
-}
+type RowColumn<R> = CellOf<R> | (Omit<Column, "title"> & { readonly cell: CellOf<R> });
+/** Columns by their titles. */
+export type RowColumns<R> = Readonly<Record<string, RowColumn<R>>>;
 
 /** A column of figures for `printRows`. */
-export function right<R>(cell: CellOf<R>): RightColumn<R> {
-  return { right: cell };
+export function right<R>(cell: CellOf<R>, more: Pick<Column, "narrow"> = {}) {
+  return { ...more, align: "right", cell } as const;
 }
 
 /** Prints a table with a row for each thing, by its columns with their titles. */
-export function printRows<R>(
-  io: Io,
-  rows: readonly R[],
-  columns: Readonly<Record<string, CellOf<R> | RightColumn<R>>>,
-): void {
-  const entries = Object.entries(columns);
+export function printRows<R>(io: Io, rows: readonly R[], columns: RowColumns<R>, chart: Chart = []): void {
+  const shown = Object.entries(columns).map(([title, column]) =>
+    typeof column === "function" ? { title, cell: column } : { title, ...column },
+  );
   printTable(
     io,
-    entries.map(([title, column]) => (typeof column === "function" ? title : figures(title))),
-    rows.map((row) => entries.map(([, column]) => (typeof column === "function" ? column(row) : column.right(row)))),
+    shown,
+    rows.map((row) => shown.map(({ cell }) => cell(row))),
+    chart,
   );
 }
 
@@ -121,8 +120,10 @@ function barsOf(io: Io, chart: Chart, tableWidth: number): string[] {
   return chart.map((part) => chartBar(part, widest, width, isUnicode(io.env)));
 }
 
+export type Field = readonly [name: string, value: TableCell | boolean];
+
 /** Names and values below each other, for one thing. */
-export function printFields(io: Io, fields: readonly (readonly [name: string, value: TableCell])[]): void {
+export function printFields(io: Io, fields: readonly Field[]): void {
   const width = io.isTTY ? Math.max(...fields.map(([name]) => name.length)) : 0;
   const gap = io.isTTY ? "  " : "\t";
   for (const [name, value] of fields) {

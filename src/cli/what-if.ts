@@ -3,13 +3,13 @@ import type { NotRecomputed } from "../core/what-if.ts";
 import type { ReportQuery } from "../ports/ledger.ts";
 import { whatIfCsv } from "../reporting/csv.ts";
 import { keyNames } from "../reporting/names.ts";
-import type { FiguresJson } from "../reporting/shapes/figures.ts";
+import type { FiguresJson, ReportJson, ReportRowJson } from "../reporting/shapes/figures.ts";
 import { runWhatIf, type Leftovers, type WhatIfReport } from "../reporting/what-if.ts";
 import { loadPrices } from "../server/prices.ts";
 import { refusal, type Refusal } from "./command.ts";
 import { note, printJson, printText, type Io } from "./io.ts";
 import { progress } from "./progress.ts";
-import { figures as columnOf, printTable, type TableCell } from "./table.ts";
+import { printRows, right, type Column, type RowColumns } from "./table.ts";
 import type { LedgerTools } from "./tools.ts";
 
 export type ReportFormat = "table" | "csv" | "json";
@@ -46,25 +46,29 @@ export async function reportWhatIf(
 }
 
 function printWhatIf(io: Io, report: WhatIfReport): void {
-  const figures = ["requests", "input tokens", "output tokens", "cost", "what-if cost", "difference"];
-  const cells = (row: WhatIfReport["total"]): TableCell[] => [
-    row.requests,
-    promptTotal(row.tokens),
-    completionTotal(row.tokens),
-    row.cost_usd,
-    row.what_if.cost_usd,
-    row.what_if.difference_usd,
-  ];
-  const totalLabels = report.by.map((_, index) => (index === 0 ? "total" : ""));
-  printTable(
-    io,
-    [...report.by, ...figures.map(columnOf)],
-    [
-      ...report.rows.map((row) => [...report.by.map((name) => row[name] ?? null), ...cells(row)]),
-      [...totalLabels, ...cells(report.total)],
-    ],
-  );
+  printRows<WhatIfReport["total"]>(io, [...report.rows, report.total], {
+    ...dimensionColumns(report),
+    requests: right(({ requests }) => requests),
+    "input tokens": right(({ tokens }) => promptTotal(tokens)),
+    "output tokens": right(({ tokens }) => completionTotal(tokens)),
+    cost: right(({ cost_usd }) => cost_usd),
+    "what-if cost": right(({ what_if }) => what_if.cost_usd),
+    difference: right(({ what_if }) => what_if.difference_usd),
+  });
   if (io.isTTY) note(io, `USD, ${report.since} to ${report.until}`);
+}
+
+/** Columns for the dimensions of a report; the row of the total is named in the first. */
+export function dimensionColumns(
+  { by, total }: Pick<ReportJson, "by" | "total">,
+  more: Pick<Column, "narrow"> = {},
+): RowColumns<FiguresJson> {
+  return Object.fromEntries(
+    by.map((name, index) => {
+      const cell = (row: ReportRowJson) => (row === total ? (index === 0 ? "total" : "") : (row[name] ?? null));
+      return [name, { ...more, cell }];
+    }),
+  );
 }
 
 const reasons: Readonly<Record<NotRecomputed, string>> = {

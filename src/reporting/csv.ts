@@ -1,6 +1,6 @@
 import { sources } from "../core/charge.ts";
 import { tokenClasses } from "../core/usage.ts";
-import type { ReportJson } from "./shapes/figures.ts";
+import type { ReportJson, ReportRowJson } from "./shapes/figures.ts";
 import type { WhatIfReport } from "./what-if.ts";
 
 export type Cell = string | number | boolean | null;
@@ -18,56 +18,51 @@ function csvCell(cell: Cell): string {
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
+/** A column's title, and its cell of a row. */
+export type CsvColumn<R> = readonly [title: string, cell: (row: R) => Cell];
+
+/** Returns the titles of the columns as CSV. */
+export function csvHeader<R>(columns: readonly CsvColumn<R>[]): string {
+  return csvOf([columns.map(([title]) => title)]);
+}
+
+export function csvRows<R>(columns: readonly CsvColumn<R>[], rows: readonly R[]): string {
+  return csvOf(rows.map((row) => columns.map(([, cell]) => cell(row))));
+}
+
 /** The report's rows, one column a token class and one a source. */
-export function reportCsv(report: ReportJson): string {
-  return csvOf(reportCells(report));
+export function reportCsv({ by, rows }: ReportJson): string {
+  const columns = reportColumns(by);
+  return csvHeader(columns) + csvRows(columns, rows);
 }
 
 /** With what other prices would have made of each row in the last columns. */
-export function whatIfCsv(report: WhatIfReport): string {
-  const titles = [
-    "what_if_cost_usd",
-    "what_if_list_cost_usd",
-    "difference_usd",
-    "not_recomputed_requests",
-    "not_recomputed_cost_usd",
+export function whatIfCsv({ by, rows }: WhatIfReport): string {
+  const columns: CsvColumn<WhatIfReport["rows"][number]>[] = [
+    ...reportColumns(by),
+    ["what_if_cost_usd", ({ what_if }) => what_if.cost_usd],
+    ["what_if_list_cost_usd", ({ what_if }) => what_if.list_cost_usd],
+    ["difference_usd", ({ what_if }) => what_if.difference_usd],
+    ["not_recomputed_requests", ({ what_if }) => what_if.not_recomputed.requests],
+    ["not_recomputed_cost_usd", ({ what_if }) => what_if.not_recomputed.cost_usd],
   ];
-  const [header = [], ...rows] = reportCells(report);
-  const more = report.rows.map(({ what_if }) => [
-    what_if.cost_usd,
-    what_if.list_cost_usd,
-    what_if.difference_usd,
-    what_if.not_recomputed.requests,
-    what_if.not_recomputed.cost_usd,
-  ]);
-  return csvOf([[...header, ...titles], ...rows.map((row, index) => [...row, ...(more[index] ?? [])])]);
+  return csvHeader(columns) + csvRows(columns, rows);
 }
 
-/** The titles, then the rows. */
-function reportCells(report: Pick<ReportJson, "by" | "rows">): Cell[][] {
-  const header = [
-    ...report.by,
-    "requests",
-    ...tokenClasses.map((name) => `${name}_tokens`),
-    "cost_usd",
-    "list_cost_usd",
-    "saving_usd",
-    ...sources.map((source) => `${source}_cost_usd`),
-    "unpriced_requests",
-    "retries",
-    "cost_in_doubt_usd",
+function reportColumns(by: ReportJson["by"]): CsvColumn<ReportRowJson>[] {
+  return [
+    ...by.map((name): CsvColumn<ReportRowJson> => [name, (row) => row[name] ?? null]),
+    ["requests", ({ requests }) => requests],
+    ...tokenClasses.map((name): CsvColumn<ReportRowJson> => [`${name}_tokens`, ({ tokens }) => tokens[name]]),
+    ["cost_usd", ({ cost_usd }) => cost_usd],
+    ["list_cost_usd", ({ list_cost_usd }) => list_cost_usd],
+    ["saving_usd", ({ saving_usd }) => saving_usd],
+    ...sources.map((source): CsvColumn<ReportRowJson> => [
+      `${source}_cost_usd`,
+      ({ by_source }) => by_source[source]?.cost_usd ?? "0.00",
+    ]),
+    ["unpriced_requests", (row) => row.unpriced_requests],
+    ["retries", ({ retries }) => retries],
+    ["cost_in_doubt_usd", (row) => row.cost_in_doubt_usd],
   ];
-  const rows = report.rows.map((row) => [
-    ...report.by.map((name) => row[name] ?? null),
-    row.requests,
-    ...tokenClasses.map((name) => row.tokens[name]),
-    row.cost_usd,
-    row.list_cost_usd,
-    row.saving_usd,
-    ...sources.map((source) => row.by_source[source]?.cost_usd ?? "0.00"),
-    row.unpriced_requests,
-    row.retries,
-    row.cost_in_doubt_usd,
-  ]);
-  return [header, ...rows];
 }

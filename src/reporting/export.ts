@@ -2,10 +2,10 @@ import { tokenClasses } from "../core/usage.ts";
 import type { Charge } from "../core/charge.ts";
 import { chargeJson } from "./charges.ts";
 import type { ChargeJson } from "./shapes/charges.ts";
-import { csvOf, type Cell } from "./csv.ts";
+import { csvHeader, csvRows, type Cell, type CsvColumn } from "./csv.ts";
 import type { NameOf } from "./names.ts";
 
-type Column = readonly [name: string, cell: (charge: ChargeJson) => Cell];
+type Column = CsvColumn<ChargeJson>;
 type PlainField = { [Name in keyof ChargeJson]: ChargeJson[Name] extends Cell ? Name : never }[keyof ChargeJson];
 
 function plain(...names: readonly PlainField[]): Column[] {
@@ -41,10 +41,12 @@ function jsonOrNull(values: Readonly<Record<string, string | number>>): string |
 
 /** Charges as CSV, a header first and then one row each. */
 export async function* chargesCsv(charges: AsyncIterable<readonly Charge[]>, nameOf: NameOf): AsyncGenerator<string> {
-  yield csvOf([columns.map(([name]) => name)]);
+  yield csvHeader(columns);
   for await (const part of charges) {
-    const rows = part.map((charge) => chargeJson(charge, nameOf));
-    yield csvOf(rows.map((charge) => columns.map(([, cell]) => cell(charge))));
+    yield csvRows(
+      columns,
+      part.map((charge) => chargeJson(charge, nameOf)),
+    );
   }
 }
 

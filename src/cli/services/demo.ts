@@ -7,7 +7,7 @@ import { createKey } from "../../admin/keys.ts";
 import { bold, fail, printLine, type ExitCode, type Io } from "../io.ts";
 import { runCli } from "../program.ts";
 import { ownSurroundings } from "../surroundings.ts";
-import { printTable } from "../table.ts";
+import { printRows, right } from "../table.ts";
 import { loadSettings } from "../../config/load.ts";
 import type { Settings } from "../../config/settings.ts";
 import type { ReadFile } from "../../config/sources.ts";
@@ -108,15 +108,16 @@ async function showRequests(
       const charge = requestId === null ? undefined : await serving.ledger.charge(requestId);
       const cost = charge?.cost == null ? null : formatUsd(charge.cost);
       const list = charge?.listCost == null ? null : formatUsd(charge.listCost);
-      return [what, result, charge?.source ?? null, cost, list];
+      return { what, result, source: charge?.source ?? null, cost, list };
     }),
   );
-  const titles = ["request", "answer", "known by", "cost USD", "list price USD"];
-  printTable(
-    io,
-    titles.map((title, index) => (index > 2 ? { title, align: "right" as const } : { title })),
-    rows,
-  );
+  printRows(io, rows, {
+    request: ({ what }) => what,
+    answer: ({ result }) => result,
+    "known by": ({ source }) => source,
+    "cost USD": right(({ cost }) => cost),
+    "list price USD": right(({ list }) => list),
+  });
 }
 
 /** Prints the report and the gateway's own bill. Returns true when both agree and `verify` finds no difference. */
