@@ -1,17 +1,17 @@
 import type { Clock } from "../ports/clock.ts";
 
-/** What happens to the file of a running proxy. */
+/** Event of a running proxy's store. */
 export type StoreEvent =
-  /** Nothing can be written. Not reported again before `writable`. */
+  /** Writes fail. Not reported again before `writable`. */
   | { readonly kind: "unwritable"; readonly reason: string }
-  /** `waited`: settlements that are written now. */
+  /** `waited`: number of settlements written only now. */
   | { readonly kind: "writable"; readonly afterMs: number; readonly waited: number }
-  /** A file with charges has lost its name: all that was in it is in this copy now. */
+  /** A file with charges was deleted or replaced while open. Everything in it is now in this copy. */
   | { readonly kind: "copied"; readonly copy: string }
-  /** That could not be done. */
+  /** The copy failed. */
   | { readonly kind: "not_copied"; readonly reason: string };
 
-/** Shortest time between two reports of a disk that is full now and then. Milliseconds. */
+/** Shortest time between two reports of a disk that is full intermittently. Milliseconds. */
 const reportEveryMs = 10_000;
 
 /** Tracks whether writing works, and reports each change. */
@@ -36,7 +36,7 @@ export class Health {
     this.#onEvent({ kind: "unwritable", reason });
   }
 
-  /** `waited`: how many settlements were written only now. */
+  /** `waited`: number of settlements written only now. */
   works(waited: number): void {
     if (this.#failingSince === null) return;
     const afterMs = this.#clock.monotonic() - this.#failingSince;

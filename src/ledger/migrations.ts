@@ -3,14 +3,14 @@ import type { OpenFailure } from "./store.ts";
 
 export type Engine = "sqlite" | "postgres";
 
-/** A step of a schema. */
+/** One step of the schema. */
 export interface Migration {
-  /** The schema version that it leads to: the leading number of its file's name. */
+  /** Resulting schema version: the leading number of the file's name. */
   readonly version: number;
   readonly sql: () => string;
 }
 
-/** An engine's migrations in order. */
+/** Returns an engine's migrations in order. */
 export function migrationsOf(engine: Engine): readonly Migration[] {
   const folder = new URL(`./migrations/${engine}/`, import.meta.url);
   return readdirSync(folder)
@@ -19,7 +19,7 @@ export function migrationsOf(engine: Engine): readonly Migration[] {
     .sort((a, b) => a.version - b.version);
 }
 
-/** The schema version that this release writes. */
+/** Returns the schema version of this release. */
 export function knownSchemaOf(engine: Engine): number {
   return Math.max(...migrationsOf(engine).map(({ version }) => version));
 }

@@ -6,15 +6,15 @@ import { carriedDigest } from "./rollups.ts";
 
 const dayMs = 86_400_000;
 
-/** The least pause between two transactions, in milliseconds; a step that took longer is followed by as long a pause. */
+/** Shortest pause between two transactions, in milliseconds. A longer step is followed by a pause of its own length. */
 const pauseMsMin = 5;
 
-/** What was pruned, or would be. */
+/** Result of a prune or its preview. */
 export interface Pruned {
-  /** Charges admitted before this instant, the beginning of a day in the ledger's zone, were looked at. */
+  /** Horizon: the start of a day in the ledger's zone. Only charges admitted before it are pruned. */
   readonly before: number;
   readonly charges: number;
-  /** Windows that had ended by then. */
+  /** Windows that ended before the horizon. */
   readonly windows: number;
   /** Rows of the rollup by quarter hours. */
   readonly quarters: number;
@@ -27,18 +27,18 @@ export interface PruneOptions {
   readonly pause: (ms: number) => Promise<unknown>;
   /** At least `pruneAgeMsMin`. */
   readonly olderThanMs: number;
-  /** Told after each step how many charges are done. */
+  /** Called after each step with the number of charges done. */
   readonly onProgress?: (charges: number) => void;
 }
 
 export interface Horizons {
-  /** Charges and windows of before are pruned. */
+  /** Charges and windows before this instant are pruned. */
   readonly charges: number;
-  /** Quarter hours of before are. */
+  /** Quarter hours before this instant are pruned. */
   readonly quarters: number;
 }
 
-/** Whole days only, so that a carried sum never straddles what is kept. */
+/** Returns the horizons. They are starts of days, so that a carried sum never mixes pruned and kept charges. */
 export function horizons({ calendar, clock, olderThanMs }: PruneOptions): Horizons {
   const startOfDay = (at: number) => calendar.spanOf("1d", Math.max(at, 0)).start;
   const now = clock.now();
@@ -46,15 +46,16 @@ export function horizons({ calendar, clock, olderThanMs }: PruneOptions): Horizo
 }
 
 /**
- * Which charges go, as a condition (that an adjustment corrects something is said, so that the index of those serves): pending charges stay, as do carried sums, what a charge that stays corrects, and what a budget of a session counts. `before`
- * stands for the horizon.
+ * SQL condition for charges that retention may delete; `before` is the horizon. Excludes pending charges, carried sums,
+ * charges whose correction stays, and charges counted by a session's budget. The test of `adjusts` lets the index of
+ * corrections serve.
  */
 export const prunable = (before: string) => `state <> 'pending' and admitted_at < ${before}
   and not exists (select 1 from carried where carried.charge = charges.seq)
   and not exists (select 1 from charges correction where correction.adjusts is not null and correction.adjusts = charges.id)
   and (session is null or not exists (select 1 from run_sessions where run_sessions.id = charges.session))`;
 
-/** Counts what would be deleted; an old charge that an old correction keeps until then is counted in. */
+/** Counts what would be deleted. Includes an old charge that is kept only until its old correction is deleted. */
 export function* prunePreview(horizon: Horizons): Query<Pruned> {
   const charges = yield* countOf(
     `select count(*) as count from charges where state <> 'pending' and admitted_at < ?
@@ -73,7 +74,10 @@ function* countOf(sql: string, ...values: readonly number[]): Query<number> {
   return Number((yield* rowOf<{ count: bigint }>({ sql, values }))?.count ?? 0n);
 }
 
-/** Runs a step, which answers how many it did, until it finds nothing more, and lets others write in between. Answers how many there were. */
+/**
+ * Repeats a step, which returns its count, until it finds nothing more. Pauses in between so that others can write.
+ * Returns the total.
+ */
 export async function repeatStep(
   { clock, pause }: PruneOptions,
   step: () => number | Promise<number>,
@@ -89,7 +93,10 @@ export async function repeatStep(
   }
 }
 
-/** Noon of an instant's day, the time of its carried sums; charges come day by day, so the last one is remembered. */
+/**
+ * Returns a function from an instant to noon of its day, the time of its carried sums. Remembers the last day, because
+ * charges come in order of days.
+ */
 export function noonOf(calendar: Calendar): (at: number) => number {
   let [start, end] = [0, 0];
   return (at) => {
@@ -101,7 +108,10 @@ export function noonOf(calendar: Calendar): (at: number) => number {
   };
 }
 
-/** The id of a carried sum, from its time, key, team, model, group and source: the same for the same sum, so that each step adds to what is there. */
+/**
+ * Returns the id of a carried sum, from its time, key, team, model, group and source. Equal sums have equal ids, so
+ * each step adds to the existing one.
+ */
 export function carriedId(calendar: Calendar, identity: readonly unknown[]): string {
   return `carried-${calendar.dateOf(Number(identity[0]))}-${carriedDigest(identity)}`;
 }

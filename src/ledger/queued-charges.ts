@@ -14,15 +14,15 @@ import type {
 import { holdCommand, postCommand, voidCommand } from "./commands.ts";
 import type { CommandSink } from "./queue.ts";
 
-/** Price ids that are remembered as written at most. */
+/** Most price ids to remember as written. */
 const pricesKept = 10_000;
 
 const unavailable = { ok: false, reason: "unavailable" } as const;
 
-/** What a request does with its charge, as commands to a writer, wherever that is. */
+/** Sends a request's operations on its charge as commands to a writer, in this process or another. */
 export class QueuedCharges implements Charging {
   readonly #commands: CommandSink;
-  /** Prices that are durable: their text need not cross to the writer again. */
+  /** Durable prices. Their text need not be sent to the writer again. */
   readonly #pricesWritten = new Set<string>();
 
   constructor(commands: CommandSink) {

@@ -13,7 +13,7 @@ import { WhatIfSummer } from "./what-if-sums.ts";
 import { QueuedCharges } from "./queued-charges.ts";
 import type { TaskStore } from "../ports/task-store.ts";
 
-/** Listeners to changes; see the port. */
+/** Listeners of the `Changes` port. */
 export class ChangeListeners implements Changes {
   readonly #listeners = new Set<() => void>();
 
@@ -27,7 +27,7 @@ export class ChangeListeners implements Changes {
   }
 }
 
-/** Writes nothing: of a store that was opened for reading. */
+/** Channel of a store opened for reading. Refuses all commands. */
 export const refusing: BatchChannel = {
   apply: async (commands) => ({
     outcomes: commands.map(() => ({ kind: "unavailable", message: "opened for reading" })),
@@ -37,13 +37,13 @@ export const refusing: BatchChannel = {
   close: async () => {},
 };
 
-/** What an engine brings: the rest of a store is the same over every database. */
+/** Parts that differ between engines. */
 export interface QueuedStoreDeps {
   readonly queue: CommandQueue;
   readonly short: ShortQueries;
   readonly query: RunQuery;
   readonly longQueries: LongQueries;
-  /** Those of `FigureQueries`, where others answer them. */
+  /** Queries of `FigureQueries`, if a separate thread answers them. */
   readonly figureQueries: LongQueries | undefined;
   readonly stream: Ledger["stream"];
   readonly changes: Changes;
@@ -56,7 +56,7 @@ export interface QueuedStoreDeps {
   readonly close: () => Promise<void>;
 }
 
-/** The store of an engine whose writes go through a queue. */
+/** Creates a store whose writes go through a queue. */
 export function queuedStore({
   queue,
   short,
@@ -98,7 +98,7 @@ export function queuedStore({
   };
 }
 
-/** Samples that one transaction removes at most: a hold must not wait for many. */
+/** Most samples to remove per transaction, so that holds do not wait long. */
 const removedAtOnce = 200;
 
 function samplesIn(table: AccountSamples, longQueries: LongQueries): AccountSamples {
@@ -112,20 +112,19 @@ function samplesIn(table: AccountSamples, longQueries: LongQueries): AccountSamp
   };
 }
 
-/** Most orphaned holds that one transaction settles. */
+/** Most orphaned holds to settle per transaction. */
 const recoveredAtOnce = 200;
 
 export interface QueuedLedgerDeps {
   readonly queue: CommandQueue;
-  /** Short queries. */
   readonly short: ShortQueries;
   readonly long: LongQueries;
-  /** Long queries that are asked often, as by each scrape of the metrics; may be the same as `long`. */
+  /** Long queries that run often, as on each scrape of the metrics. May be the same as `long`. */
   readonly figures: LongQueries;
   readonly stream: Ledger["stream"];
 }
 
-/** Creates a ledger in a database: writes go through the writer's queue, queries have connections of their own. */
+/** Creates a ledger whose writes go through the queue and whose queries use separate connections. */
 export function queuedLedger({ queue, short, long, figures, stream }: QueuedLedgerDeps): Ledger {
   const { charges, recent, report, rawUnits, spend, prunedUntil, totals, corrections, windowsToAlert, verify } = long;
   const charging = new QueuedCharges(queue);
@@ -180,7 +179,7 @@ export function queuedLedger({ queue, short, long, figures, stream }: QueuedLedg
 
 const unavailable = { ok: false, reason: "unavailable" } as const;
 
-/** Tasks in the ledger's database, bound and ended by commands of the writer. */
+/** Creates the task store. Commands of the writer bind and end tasks. */
 export function taskStore(query: RunQuery, queue: CommandQueue): TaskStore {
   return {
     ...bind("tasks", query, queue),

@@ -1,13 +1,13 @@
 import type { RecentQuery } from "../ports/spend.ts";
 
-/** A first look goes back so many charges. */
+/** Charges to scan in a first query. */
 const firstQueryCharges = 5_000;
-/** Later ones: whoever watches looks each second, and shows fewer. */
+/** Charges to scan in a later query: clients poll each second and show fewer. */
 const laterQueryCharges = 1_000;
-/** A settlement is written a moment after the end that it states; so much later at most, where the ledger keeps up. Milliseconds. */
+/** Longest expected delay from a settlement's stated end to its write, in milliseconds. */
 export const writtenLateMs = 2_000;
 
-/** How many of the last charges a look goes through. */
+/** Returns the number of latest charges to scan. */
 export function chargesToScan({ after }: RecentQuery): number {
   return after === undefined ? firstQueryCharges : laterQueryCharges;
 }

@@ -2,7 +2,7 @@ import type { PicoUsd } from "../core/money.ts";
 import { tokenClasses, type TokenClass, type TokenCounts } from "../core/usage.ts";
 import type { ReportDimension, ReportRow } from "../ports/ledger.ts";
 
-/** What one charge, or the sum of several alike, adds to a report. `dimensions` are in the order that was asked for. */
+/** Part of a report from one charge, or from the sum of several. `dimensions` are in the requested order. */
 export interface ReportPart {
   readonly dimensions: readonly (string | null)[];
   readonly source: string;
@@ -27,7 +27,7 @@ interface Sums {
   readonly bySource: Record<string, { requests: number; cost: PicoUsd }>;
 }
 
-/** Adds up the rows of a report; their order is that of their dimensions. */
+/** Adds up the rows of a report, ordered by their dimensions. */
 export class ReportSums {
   readonly #by: readonly ReportDimension[];
   readonly #rows = new Map<string, Sums>();
@@ -88,7 +88,7 @@ export class ReportSums {
   }
 }
 
-/** One text for one row's dimensions. */
+/** Returns a unique text for a row's dimensions. */
 export function rowName(dimensions: readonly (string | null)[]): string {
   return dimensions.map((value) => value ?? "").join("\0");
 }

@@ -16,7 +16,7 @@ import type { TeamStore } from "../ports/team-store.ts";
 import type { StoreEvent } from "./health.ts";
 import type { CommandSink } from "./queue.ts";
 
-/** All that is kept in one database. */
+/** Everything stored in one database. */
 export interface Store extends AsyncDisposable {
   readonly ledger: Ledger;
   readonly figures: FigureQueries;
@@ -30,25 +30,25 @@ export interface Store extends AsyncDisposable {
   readonly callbacks: TaskCallbacks;
   readonly sessions: RunSessions;
   readonly changes: Changes;
-  /** The proxies that share the ledger; null for a ledger of one proxy, and for a command. */
+  /** Proxies that share the ledger; null for a ledger of one proxy, and for a command. */
   readonly fleet: Fleet | null;
-  /** Null for a ledger that one proxy has alone. */
+  /** Null for a ledger of one proxy. */
   readonly proxies: ProxyRuns | null;
-  /** The zone of windows and days, as it is stored. */
+  /** Stored time zone of windows and days. */
   readonly timeZone: string;
-  /** Whether this call created the database. */
+  /** True if this call created the database. */
   readonly created: boolean;
 }
 
-/** One whose writes go through a queue. */
+/** Store whose writes go through a queue. */
 export interface QueuedStore extends Store {
-  /** The queue, for commands of a proxy's workers: they share transactions with the others. */
+  /** Queue for commands of a proxy's workers, which share transactions. */
   readonly commands: CommandSink;
 }
 
 /**
- * The same ledger, for figures that are queried often, as by each scrape of the metrics: where a proxy runs, a thread of
- * their own answers these, so that they never wait for somebody's report or verification.
+ * Ledger queries for figures that are read often, as by each scrape of the metrics. A running proxy answers them on a
+ * separate thread, so that they never wait for a report or a verification.
  */
 export interface FigureQueries {
   readonly ledger: LedgerQueries;
@@ -58,35 +58,35 @@ export interface FigureQueries {
 export type OpenFailure =
   /** Another `serve` runs on the file. */
   | { kind: "in_use" }
-  /** A later release wrote it. */
+  /** Written by a later release. */
   | { kind: "newer_schema"; found: number; known: number }
   | { kind: "missing" }
   | { kind: "unusable"; message: string };
 
 export type OpenResult = { ok: true; store: QueuedStore } | { ok: false; failure: OpenFailure };
 
-/** How a store is opened, whatever its engine. */
+/** Options of every engine. */
 export interface StoreOptions {
-  /** For `serve`, the zone to use from now on; otherwise only for a database that has none stored. */
+  /** Time zone to use from now on for `serve`; otherwise only for a database that stores none yet. */
   readonly calendar: Calendar;
   readonly clock: Clock;
   /**
-   * `serve`: a running proxy; of a file, which has one writer, a second one is refused. `command`: short transactions beside
-   * it; creates the ledger where it is missing. `read`: never writes and never creates.
+   * `serve`: a running proxy; a file allows only one. `command`: short transactions next to it; creates a missing
+   * ledger. `read`: never writes and never creates.
    */
   readonly access: "serve" | "command" | "read";
-  /** False keeps the writer and the reads of a served file on this thread, for tests that start many proxies. */
+  /** False keeps the writer and the queries of a served file on this thread, for tests that start many proxies. */
   readonly threads?: boolean;
-  /** Told of each transaction: how long it took, in seconds, and how many calls it took along. */
+  /** Called after each transaction with its duration in seconds and its number of calls. */
   readonly onWrite?: (seconds: number, calls: number) => void;
-  /** Told when writing begins to fail, and when it works again. */
+  /** Called when writes begin to fail and when they work again. */
   readonly onEvent?: (event: StoreEvent) => void;
-  /** How long a settlement may wait for a hold to share its transaction, in milliseconds; 0 (not at all) unless given. */
+  /** Longest time that a settlement waits to share a hold's transaction, in milliseconds; 0 unless given. */
   readonly settlePauseMs?: number;
-  /** How long a request may live: a proxy that several share the ledger with, and that was silent for longer, is dead. Milliseconds. */
+  /** Longest life of a request, in milliseconds. A proxy of a shared ledger that is silent for longer is dead. */
   readonly requestLifeMs?: number;
   /** Version of the program, shown in the list of proxies. */
   readonly version?: string;
-  /** Calls back when the present turn of the event loop is over; handed in where a simulation owns what a turn is. */
+  /** Calls back at the end of the current turn of the event loop. Simulations pass their own. */
   readonly afterTurn?: (callback: () => void) => void;
 }

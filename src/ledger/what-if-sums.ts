@@ -3,7 +3,7 @@ import type { ChargeInputs, NotRecomputed, Recomputed } from "../core/what-if.ts
 import type { ReportDimension, WhatIfRow } from "../ports/ledger.ts";
 import { ReportSums, rowName, type ReportPart } from "./report-sums.ts";
 
-/** A posted charge, or a carried sum, with where it belongs in a report and how much it counts there. */
+/** Posted charge or carried sum, with its dimensions and counts in a report. */
 export interface PostedCharge
   extends ChargeInputs, Pick<ReportPart, "dimensions" | "requests" | "unpriced" | "retries" | "inDoubt"> {
   readonly source: NonNullable<ChargeInputs["source"]>;
@@ -16,7 +16,7 @@ interface Sums {
   readonly newlyPriced: { requests: number; cost: PicoUsd };
 }
 
-/** Adds up a report, and beside it what its charges would have cost under other prices. */
+/** Adds up a report with the amounts that its charges would have cost under other prices. */
 export class WhatIfSummer {
   readonly #by: readonly ReportDimension[];
   readonly #recompute: (charge: ChargeInputs) => Recomputed;

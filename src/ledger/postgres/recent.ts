@@ -31,12 +31,12 @@ export async function readRecent(
   }
   const rows = await db.rows<ShownChargeRow & { readonly running: bigint }>(
     numbered(
-      `select looked.*, running
+      `select newest.*, running
        from (select pg_snapshot_xmin(pg_current_snapshot())::text::bigint as running) now
        left join lateral (
          select ${chargeColumns} from (select *, xmin::text::bigint as written_by from charges order by seq desc limit ?) last
          ${conditions.length === 0 ? "" : `where ${conditions.join(" and ")}`} order by seq desc limit ?
-       ) looked on true
+       ) newest on true
        order by seq desc`,
     ),
     [...values, query.limit],

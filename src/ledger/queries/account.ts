@@ -21,7 +21,7 @@ interface PendingRow {
   readonly last: bigint;
 }
 
-/** The ledger's counters: the rollup by days has every posted charge, pruned ones too. */
+/** Returns the ledger's counters. The rollup by days has every posted charge, including pruned ones. */
 export function* readTotals(): Query<LedgerTotals> {
   const posted: Record<Source, PicoUsd> = { reported: noMoney, counted: noMoney, partial: noMoney, assumed: noMoney };
   const inDoubt = { ...posted };
@@ -55,7 +55,7 @@ export function* readTotals(): Query<LedgerTotals> {
   };
 }
 
-/** Corrections that were made in the half-open span, and those of charges that ended in it. */
+/** Returns corrections made in the half-open span, and those of charges that ended in it. */
 export function* readCorrections(since: number, until: number): Query<readonly CorrectionMade[]> {
   const rows = yield* rowsOf<{ made_at: bigint; of_charge_at: bigint; cost: PicoUsd }>({
     sql: `select correction.ended_at as made_at, corrected.ended_at as of_charge_at, correction.cost
@@ -74,7 +74,7 @@ interface UnitsRow {
   readonly tasks: bigint;
 }
 
-/** See the ledger's port. */
+/** Implements `LedgerQueries.rawUnits`. */
 export function* readRawUnits({ since, until }: TimeSpan): Query<readonly RawUnits[]> {
   const rows = yield* rowsOf<UnitsRow>({
     sql: `select t.usage_type as type, t.usage_units as units, count(*) as tasks from tasks t join charges c on c.id = t.charge

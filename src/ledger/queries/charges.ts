@@ -5,7 +5,7 @@ import { withNumbers, rowOf, rowsOf, type Query, type Statement, type Value } fr
 import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
 import type { Dialect } from "./dialects.ts";
 
-/** See the ledger's port: newest first; among the charges of one instant, the last written first. */
+/** Implements `LedgerQueries.charges`: newest first; for equal times, the last written first. */
 export function* readCharges(dialect: Dialect, query: ChargeQuery): Query<ChargePage> {
   const after = query.after === undefined ? null : yield* placeOf(query.after);
   if (after === undefined) return { charges: [], next: null };
@@ -30,7 +30,7 @@ function statementOf(dialect: Dialect, query: ChargeQuery, after: PageEnd | null
   };
   where("key = ?", query.key);
   where("model = ?", query.model);
-  // Spelled out, because the index of pending charges serves a constant only.
+  // A literal, because the index of pending charges serves constants only.
   if (query.state !== undefined) where(`state = '${query.state satisfies ChargeState}'`);
   where("adjusts = ?", query.adjusts);
   if (query.tag !== undefined) {
@@ -39,7 +39,7 @@ function statementOf(dialect: Dialect, query: ChargeQuery, after: PageEnd | null
   }
   where("admitted_at >= ?", query.since);
   where("admitted_at < ?", query.until);
-  // The first half is what an index helps with.
+  // The first condition is for the index.
   where("admitted_at <= ? and (admitted_at < ? or seq < ?)", after?.at, after?.at, after?.seq);
   return {
     sql: `select ${chargeColumns} from charges ${conditions.length === 0 ? "" : `where ${conditions.join(" and ")}`} order by admitted_at desc, seq desc limit ?`,

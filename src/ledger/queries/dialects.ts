@@ -1,23 +1,23 @@
 import type { Statement } from "./query.ts";
 
-/** What the two databases say differently. */
+/** Differences between the two databases. */
 export interface Dialect {
-  /** The value of a tag of `tags`, a column of JSON; null where there is none. */
+  /** Value of a tag in the JSON column `tags`; null if missing. */
   tag(name: string): Statement;
   /** Selects `last`, the time of the last carried sum. */
   readonly lastCarried: string;
-  /** Follows `charges` where all of them are read in the order of time. */
+  /** Hint after `charges` for reading all of them in order of time. */
   readonly byTime: string;
-  /** Whether one sum of a rollup stands in several rows, by `shard`. */
+  /** True if one sum of a rollup is split over several rows, by `shard`. */
   readonly isSharded: boolean;
-  /** Of a pending charge in a statement: the windows that it is linked to, as text: "1,2". */
+  /** Expression for the windows that a pending charge is linked to, as text: "1,2". */
   readonly linksOfCharge: string;
-  /** Selects the same as rows of `win`, by the charge's `seq`. */
+  /** Selects these windows as rows of `win`, by the charge's `seq`. */
   links(charge: number): Statement;
   setLinks(charge: number, windows: readonly number[]): readonly Statement[];
-  /** Selects as `text` how a window's sums are parted among proxies. */
+  /** Selects as `text` how a window's sums are divided among proxies. */
   leases(window: number): Statement;
-  /** Gives a window its span and sums, and its leases what they must have. */
+  /** Sets a window's span and sums, and updates its leases to match. */
   setWindow(window: number, to: WindowSums): readonly Statement[];
   removeWindow(window: number): readonly Statement[];
 }
@@ -60,14 +60,14 @@ export const sqliteDialect: Dialect = {
   ],
 };
 
-/** What pending charges hold in a lease. */
+/** SQL expression for the amount that pending charges hold in a lease. */
 const heldInLease = `coalesce((
   select sum(hold) from charges where state = 'pending' and charges.owner = window_leases.owner and win = any(leased)), 0)`;
 const ofLeases = (sum: string) => `coalesce((select sum(${sum}) from window_leases where win = seq), 0)`;
 
 export const postgresDialect: Dialect = {
   tag: (name) => ({ sql: "cast(tags as json) ->> cast(? as text)", values: [name] }),
-  // There is an index for it.
+  // An index serves this.
   lastCarried: "select max(admitted_at) as last from charges where route = 'carried'",
   byTime: "",
   isSharded: true,

@@ -6,7 +6,7 @@ import type { Budget, BudgetWindow, Caller } from "../../core/budget.ts";
 import type { Charge } from "../../core/charge.ts";
 import type { PriceVersion } from "../../core/price.ts";
 
-/** Queries that may take seconds. A proxy answers them on a thread of their own. */
+/** Queries that may take seconds. A proxy answers them on a separate thread. */
 export interface LongQueries {
   readonly charges: LedgerQueries["charges"];
   readonly recent: LedgerQueries["recent"];
@@ -21,18 +21,18 @@ export interface LongQueries {
   readonly samples: AccountSamples["list"];
   readonly audit: AuditLog["entries"];
   readonly verify: LedgerMaintenance["verify"];
-  /** A page of charges as `whatIf` needs them. */
+  /** Returns a page of charges for `whatIf`. */
   readonly postings: (query: ReportQuery, after: PageEnd | null) => Promise<PostingPage>;
-  /** Writes all that there is into a new file. */
+  /** Writes the whole ledger to a new file. */
   readonly copy: (file: string) => Promise<string>;
 }
 
-/** A long query as another thread is asked for it. */
+/** Message that asks another thread for a long query. */
 export type LongQuery = {
   [Name in keyof LongQueries]: readonly [name: Name, ...args: Parameters<LongQueries[Name]>];
 }[keyof LongQueries];
 
-/** End of a page of postings: its last charge, or the instant from which on there is none. */
+/** End of a page of postings: its last charge. */
 export interface PageEnd {
   readonly at: number;
   readonly seq: number;
@@ -45,12 +45,12 @@ export interface PostingPage {
 }
 
 /*
- * Short reads, as the stores over the queue ask for them: of a file they are answered at once, of a server later.
+ * Short queries are answered at once from a file, and later from a server.
  */
 
 export type Later<T> = T | Promise<T>;
 
-/** See the ledger's port. */
+/** Queries that take milliseconds at most; see the ledger's port. */
 export interface ShortQueries {
   charge(id: string): Later<Charge | undefined>;
   price(id: string): Later<PriceVersion | undefined>;

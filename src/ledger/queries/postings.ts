@@ -10,7 +10,7 @@ import type { Dialect } from "./dialects.ts";
 import { rowsOf, type Query, type Statement } from "./query.ts";
 import { chargeCounts, chargeGroups, countsOf, groupOf, reportSpan, type GroupRow } from "./report.ts";
 
-/** Charges of one page: some milliseconds of reading, so that other reads get their turn. */
+/** Charges per page: some milliseconds of work, so that other queries get their turn. */
 const pageCharges = 2_000;
 
 type PostingRow = GroupRow &
@@ -25,7 +25,7 @@ type PostingRow = GroupRow &
     readonly in_doubt: bigint;
   } & Pick<ChargeRow, "service_tier" | "tool_calls">;
 
-/** The posted charges of a report's span, oldest first, a page of them. */
+/** Returns a page of the posted charges of a report's span, oldest first. */
 export function* readPostings(
   dialect: Dialect,
   calendar: Calendar,

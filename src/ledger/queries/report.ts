@@ -16,11 +16,11 @@ import { tokensOf } from "../rows/charges.ts";
 import type { Dialect } from "./dialects.ts";
 import { rowsOf, sumOf, type Query, type Statement, type Value } from "./query.ts";
 
-/** What a row of a report is grouped by, as it is read. */
+/** Grouping columns of a report's row, as read. */
 export type GroupRow = Readonly<Record<TagColumn, string | null>> & {
-  /** A local date, the beginning of a quarter hour, or an instant of a whole day. */
+  /** Local date, start of a quarter hour, or instant within a whole day. */
   readonly time: bigint | string | null;
-  /** 1 where `time` stands for its whole day. */
+  /** 1 if `time` represents its whole day. */
   readonly whole_day?: bigint | number;
   readonly key: string;
   readonly team: string;
@@ -39,12 +39,12 @@ type SumRow = GroupRow &
     readonly in_doubt: bigint;
   };
 
-/** The column of a tag, by its place among the dimensions. */
+/** Column of a tag, by its position among the dimensions. */
 type TagColumn = `tag_${number}`;
 
 const columns = { key: "key", team: "team", model: "model", group: "price_group" } as const;
 
-/** A span as it is reported, and from where on there are quarter hours. */
+/** Rounded span of a report, with the instant from which quarter hours exist. */
 interface ReportSpan extends TimeSpan {
   readonly quartersFrom: number;
 }
@@ -82,14 +82,14 @@ export function* reportSpan(calendar: Calendar, query: TimeSpan): Query<ReportSp
   return { since, until, quartersFrom };
 }
 
-/** The first whole day of this zone after the horizon of retention. */
+/** Returns the start of this zone's first whole day after the retention horizon. */
 function startOfQuarters(calendar: Calendar, stored: number): number {
   if (stored === 0) return 0;
   const { start, end } = calendar.spanOf("1d", stored);
   return start === stored ? stored : (end ?? stored);
 }
 
-/** An edge of a span, moved to the next one that there are sums for. */
+/** Moves an edge of a span outwards to the next one that sums exist for. */
 function outwards(calendar: Calendar, at: number, quartersFrom: number, edge: "start" | "end"): number {
   if (at >= quartersFrom)
     return (edge === "start" ? Math.floor(at / quarterMs) : Math.ceil(at / quarterMs)) * quarterMs;
@@ -98,9 +98,9 @@ function outwards(calendar: Calendar, at: number, quartersFrom: number, edge: "s
 }
 
 /**
- * The statements whose rows add up to the report: whole days from the rollup by days, the edges (and hours) from the quarter
- * hours. Where retention has left days only, a span is rounded outwards to them, and an hour is null. Rollups have no tags:
- * where one is asked for, the sums are taken from the charges.
+ * Returns the statements whose rows add up to the report: whole days from the rollup by days, edges and hours from the
+ * quarter hours. Where retention left days only, spans are rounded outwards to days and hours are null. Rollups have no
+ * tags: reports by tag read the charges.
  */
 function statementsOf(
   calendar: Calendar,
@@ -156,7 +156,7 @@ function sumsOfRollup(
   ];
 }
 
-/** The same from the posted charges. */
+/** Returns the same sums from the posted charges. */
 function chargeSums(
   dialect: Dialect,
   { by, session }: Pick<ReportQuery, "by"> & { readonly session: string | undefined },
@@ -174,8 +174,8 @@ function chargeSums(
 }
 
 /**
- * What a charge, with its carried sum beside it, is grouped by. A carried sum stands at noon of its day, which is then all
- * that is known of its time; how many requests it is made of stands beside it.
+ * Returns the grouping columns of a charge joined with its carried counts. A carried sum has the time of noon of its
+ * day, so only its day is known.
  */
 export function chargeGroups(
   dialect: Dialect,
@@ -194,7 +194,7 @@ export function chargeGroups(
   return { groups, values: tags.flatMap(({ values }) => values) };
 }
 
-/** What a charge, or the carried sum that it is, counts for. */
+/** Expressions for the counts of a charge or a carried sum. */
 export const chargeCounts = Object.fromEntries(
   Object.entries({ requests: "formula <> 'adjustment'", unpriced: "cost is null", retries: "retry > 0" }).map(
     ([name, ofOne]) => [
@@ -212,7 +212,7 @@ function namedColumns(by: readonly ReportDimension[]): string[] {
   return by.flatMap((dimension) => (dimension in columns ? [columns[dimension as keyof typeof columns]] : []));
 }
 
-/** The value of the dimension at this place. */
+/** Returns the value of the dimension at a position. */
 function valueOf(dimension: ReportDimension, index: number, row: GroupRow, calendar: Calendar): string | null {
   if (isTagDimension(dimension)) return row[`tag_${index}`] ?? null;
   switch (dimension) {
@@ -232,7 +232,7 @@ function valueOf(dimension: ReportDimension, index: number, row: GroupRow, calen
   }
 }
 
-/** The instant at which the local hour of a time began. */
+/** Returns the start of an instant's local hour. */
 function hourOf(calendar: Calendar, at: number): string {
   return new Date(calendar.spanOf("1h", at).start).toISOString();
 }

@@ -6,7 +6,10 @@ import { rowsOf, sumOf, type Query, type Statement } from "./query.ts";
 const columns = { key: "key", team: "team", model: "model", group: "price_group" } as const;
 const hourMs = 3_600_000;
 
-/** Stands for all other names in a statement: PostgreSQL has no text with a zero in it. It comes after none and before every name. */
+/**
+ * Represents all other names in a statement, because PostgreSQL's text has no NUL. It sorts after "none" and before
+ * every name.
+ */
 const othersInSql = "\u0001";
 
 type Row = Readonly<Record<`name_${number}`, string>> & {
@@ -19,8 +22,8 @@ type Row = Readonly<Record<`name_${number}`, string>> & {
 };
 
 /**
- * See the ledger's port. Only the sums that are asked for: what takes time is the sorting of wide rows. A span that is one row
- * is taken from whole days, and from quarter hours at its edges: they are a tenth as many.
+ * Implements `LedgerQueries.spend`. Selects only the requested sums, because sorting wide rows takes the time. A span
+ * that is one row comes from whole days, with quarter hours at its edges: a tenth of the rows.
  */
 export function* readSpend(calendar: Calendar, query: SpendQuery): Query<readonly SpendRow[]> {
   const { each, since, until } = query;
@@ -40,7 +43,7 @@ export function* readSpend(calendar: Calendar, query: SpendQuery): Query<readonl
   ]);
 }
 
-/** Rows of parts of a span as those of the whole. */
+/** Merges the rows of the parts of a span. */
 function together(since: number, rows: readonly SpendRow[]): readonly SpendRow[] {
   const byNames = new Map<string, SpendRow>();
   for (const row of rows) {

@@ -9,15 +9,15 @@ import {
 } from "../../core/budget.ts";
 import type { PicoUsd } from "../../core/money.ts";
 
-/** A budget with its row number. */
+/** Budget with its row number. */
 export interface StoredBudget extends Budget {
   readonly seq: number;
 }
 
-/** In place of "no end" in comparisons. */
+/** Represents "no end" in comparisons. */
 export const endOfTime = Number.MAX_SAFE_INTEGER;
 
-/** A row of `budgets`, read with safe integers. */
+/** Row of `budgets`, read with safe integers. */
 export interface BudgetRow {
   readonly seq: bigint;
   readonly scope: string;
@@ -41,7 +41,10 @@ export function budgetOf(row: BudgetRow): StoredBudget {
   };
 }
 
-/** The charges of a scope, as a condition with its parameters. `subject` tells members of an `eachKey` scope apart. */
+/**
+ * Returns an SQL condition for a scope's charges, with its parameters. `subject` selects one member of an `eachKey`
+ * scope.
+ */
 export function scopeCondition(
   scope: Scope,
   subject: string,
@@ -62,12 +65,12 @@ export function scopeCondition(
   }
 }
 
-/** A copy that no later movement changes. */
+/** Returns a copy that later movements do not change. */
 export function snapshot({ budget, subject, start, end, spent, held }: BudgetWindow): BudgetWindow {
   return { budget: withoutSeq(budget), subject, start, end, spent, held };
 }
 
-/** A budget as the port shows it. */
+/** Returns a budget without its row number. */
 export function withoutSeq({ id, scope, period, mode, limit, warnPercent }: Budget): Budget {
   return { id, scope, period, mode, limit, warnPercent };
 }

@@ -4,7 +4,7 @@ import type { Connection, Statement as Prepared } from "./connection.ts";
 type Parts = Map<Statement, Iterator<unknown>>;
 const noRows: unknown[] = [];
 
-/** Rows of a statement in parts that are handed over at once. */
+/** Rows per part of a statement that is read in parts. */
 const partRows = 500;
 
 /** Answers a query at once, from one snapshot. */
@@ -12,7 +12,7 @@ export function answer<T>(db: Connection, query: Query<T>): T {
   return db.transaction(() => answerEach(db, query))();
 }
 
-/** Answers a query at once, each of its statements by itself: one of a single statement, or within a transaction. */
+/** Answers a query at once without a snapshot of its own: for a single statement, or within a transaction. */
 export function answerEach<T>(db: Connection, query: Query<T>, budgets: (step: BudgetStep) => void = onlyWriter): T {
   let parts: Parts | undefined;
   try {
@@ -42,7 +42,7 @@ function allRows(db: Connection, { sql, values, isSmall = false }: Statement): u
   return noRows;
 }
 
-/** Statements of each kind that a connection keeps prepared at most. */
+/** Most prepared statements of each kind per connection. */
 const preparedMax = 500;
 type Kept = Map<string, Prepared>;
 const kept = new WeakMap<Connection, { readonly small: Kept; readonly large: Kept }>();

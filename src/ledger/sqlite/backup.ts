@@ -23,7 +23,7 @@ import { contentOf, isUnusable, lockForServe, storedCalendar } from "./open.ts";
 import { connectUnderOneName } from "./one-name.ts";
 import { verify } from "./verify.ts";
 
-/** Pages that are copied before others in this process have their turn. */
+/** Pages to copy before other work in this process gets its turn. */
 const stepPages = 2000;
 
 export interface Copied {
@@ -35,11 +35,11 @@ export interface Copied {
 
 export type CopyFailure =
   | OpenFailure
-  /** SQLite's own check of the copy found this. */
+  /** SQLite's integrity check failed on the copy. */
   | { readonly kind: "corrupt"; readonly message: string }
-  /** A process has the file open that must be free: a command, or a backup of it. */
+  /** Another process, such as a command or a backup, has the file open. */
   | { readonly kind: "busy" }
-  /** The disk has no room for a backup. In bytes. */
+  /** The disk has no room for a backup. Sizes in bytes. */
   | { readonly kind: "no_room"; readonly needed: number; readonly free: number };
 
 export type CopyResult =
@@ -49,20 +49,20 @@ export type CopyResult =
 export interface BackupOptions {
   /** The ledger's path. */
   readonly path: string;
-  /** Where the copy goes; a file that is there is replaced once the copy is whole and sound. */
+  /** Path of the copy. An existing file is replaced once the copy is complete and sound. */
   readonly file: string;
-  /** The zone of a ledger that has none stored yet. */
+  /** Time zone for a ledger that stores none yet. */
   readonly calendar: Calendar;
   readonly onProgress?: (share: number) => void;
 }
 
-/** Copies a ledger as it is at this moment, beside whoever writes to it, and checks the copy. */
+/** Copies a ledger as of now, while other processes may write to it, and checks the copy. */
 export async function backUp({ path, file, calendar, onProgress }: BackupOptions): Promise<CopyResult> {
   return await guarded<CopyResult>(async () => {
-    const looked = openCurrent(path);
-    if (!looked.ok) return looked;
+    const opened = openCurrent(path);
+    if (!opened.ok) return opened;
     using owned = new DisposableStack();
-    const db = owned.adopt(looked.db, (each) => void each.close());
+    const db = owned.adopt(opened.db, (each) => void each.close());
     const part = `${file}.part`;
     const copied = await copyAndCheck(db, part, calendar, onProgress);
     if (copied.ok) moveIntoPlace(part, file);
@@ -74,11 +74,11 @@ export type RestoreResult =
   | {
       readonly ok: true;
       readonly copied: Copied;
-      /** Where the ledger that was there before is now; null when there was none. */
+      /** New path of the replaced ledger; null if there was none. */
       readonly replaced: string | null;
     }
   | { readonly ok: false; readonly failure: CopyFailure; readonly of: "ledger" | "file" }
-  /** The file's sums do not follow from its charges: nothing was replaced. */
+  /** The file's sums do not match its charges. Nothing was replaced. */
   | { readonly ok: false; readonly verification: Verification };
 
 export interface RestoreOptions extends BackupOptions {
@@ -86,7 +86,7 @@ export interface RestoreOptions extends BackupOptions {
   readonly stamp: string;
 }
 
-/** Puts a copy of a backup in the ledger's place, only while no proxy runs on it. The backup itself stays as it is. */
+/** Replaces the ledger with a copy of a backup, only while no proxy runs on it. Does not change the backup. */
 export async function restore({ path, file, calendar, stamp, onProgress }: RestoreOptions): Promise<RestoreResult> {
   await using owned = new AsyncDisposableStack();
   const target = existsSync(path) ? realpathSync(path) : path;
@@ -94,9 +94,9 @@ export async function restore({ path, file, calendar, stamp, onProgress }: Resto
   owned.defer(() => rmSync(part, { force: true }));
   let of: "file" | "ledger" = "file";
   const result = await guarded<RestoreResult>(async () => {
-    const looked = openKnown(file);
-    if (!looked.ok) return { ...looked, of };
-    const source = owned.adopt(looked.db, (each) => void each.close());
+    const opened = openKnown(file);
+    if (!opened.ok) return { ...opened, of };
+    const source = owned.adopt(opened.db, (each) => void each.close());
     of = "ledger";
     if (!lockForServe(target, owned)) return { ok: false, failure: { kind: "in_use" }, of };
     of = "file";
@@ -119,38 +119,41 @@ export type MigrateResult =
       readonly ok: true;
       readonly from: number;
       readonly to: number;
-      /** Whether anything had to be done. */
+      /** False if the schema was current already. */
       readonly changed: boolean;
-      /** The copy of the ledger as it was before; null where none was made. */
+      /** Path of the backup made first; null if none was made. */
       readonly backup: string | null;
     }
   | { readonly ok: false; readonly failure: CopyFailure };
 
 export interface MigrateFileOptions {
   readonly path: string;
-  /** In the backup's name: "2026-11-20T120000Z". */
+  /** Part of the backup's name: "2026-11-20T120000Z". */
   readonly stamp: string;
   readonly backup?: boolean;
 }
 
-/** Brings the file of an earlier release to this one's schema, after a backup next to it, only while no proxy runs on it. */
+/**
+ * Upgrades a file of an earlier release to this release's schema, only while no proxy runs on it. Makes a backup next
+ * to it first.
+ */
 export async function migrateFile({ path, stamp, backup = true }: MigrateFileOptions): Promise<MigrateResult> {
   return await guarded<MigrateResult>(async () => {
     const to = knownSchema();
-    const looked = openKnown(path);
-    if (!looked.ok) return looked;
-    const isDone = isCurrent(looked.db);
-    looked.db.close();
+    const opened = openKnown(path);
+    if (!opened.ok) return opened;
+    const isDone = isCurrent(opened.db);
+    opened.db.close();
     const nothing = { ok: true, from: to, to, changed: false, backup: null } as const;
     if (isDone) return nothing;
     await using owned = new AsyncDisposableStack();
     const target = realpathSync(path);
     if (!lockForServe(target, owned)) return { ok: false, failure: { kind: "in_use" } };
     const db = owned.adopt(connectToWrite(target), (each) => void each.close());
-    // Commands of the earlier release wait: what they wrote after the backup would not be in it.
+    // Blocks commands of the earlier release: the backup would lack what they write after it.
     db.exec("begin immediate");
     owned.defer(() => void (db.inTransaction && db.exec("rollback")));
-    // Another process may have migrated it since it was looked at.
+    // Another process may have migrated it in the meantime.
     if (isCurrent(db)) return nothing;
     const from = schemaOf(db);
     const made = backup ? await backUpBefore(target, `${target}.schema-${from}-${stamp}`) : null;
@@ -159,7 +162,7 @@ export async function migrateFile({ path, stamp, backup = true }: MigrateFileOpt
       migrate(db, { forward: true });
       db.exec("commit");
     } catch (error) {
-      // The ledger is as it was; tries that fail again and again must not fill the disk with copies of it.
+      // The migration failed and changed nothing. Repeated attempts must not fill the disk with backups.
       if (made !== null) rmSync(made.file, { force: true });
       throw error;
     }
@@ -167,7 +170,7 @@ export async function migrateFile({ path, stamp, backup = true }: MigrateFileOpt
   });
 }
 
-/** Copies the ledger as it is, unless the disk has no room for the copy. A copy that is not sound is removed. */
+/** Copies the ledger if the disk has room for the copy. Removes an unsound copy. */
 async function backUpBefore(
   path: string,
   wanted: string,
@@ -206,7 +209,7 @@ interface Failed {
   readonly failure: CopyFailure;
 }
 
-/** Turns faults of files and disks into an answer. */
+/** Returns faults of files and disks as a failure. */
 export async function guarded<R>(work: () => Promise<R>): Promise<R | Failed> {
   try {
     return await work();
@@ -217,21 +220,21 @@ export async function guarded<R>(work: () => Promise<R>): Promise<R | Failed> {
   }
 }
 
-type Looked =
+type OpenedLedger =
   | { readonly ok: true; readonly db: Connection; readonly schema: number }
   | { readonly ok: false; readonly failure: OpenFailure };
 
 /**
- * Opens what is a Farebox ledger of this release or an earlier one. A connection that may write leaves no empty log
- * beside the file when it closes.
+ * Opens a Farebox ledger of this release or an earlier one. A connection that may write leaves no empty log next to the
+ * file when it closes.
  */
-export function openKnown(path: string, access: "read" | "write" = "read"): Looked {
+export function openKnown(path: string, access: "read" | "write" = "read"): OpenedLedger {
   if (!existsSync(path)) return { ok: false, failure: { kind: "missing" } };
   const db =
     access === "read"
       ? connectToRead(path)
       : connectUnderOneName(path, "write", () => new Database(path, { fileMustExist: true }));
-  const refused = (failure: OpenFailure): Looked => {
+  const refused = (failure: OpenFailure): OpenedLedger => {
     db.close();
     return { ok: false, failure };
   };
@@ -252,16 +255,16 @@ export function openKnown(path: string, access: "read" | "write" = "read"): Look
   }
 }
 
-/** The same, of this release only. */
-export function openCurrent(path: string): Looked {
-  const looked = openKnown(path);
+/** Opens a Farebox ledger of this release only. */
+export function openCurrent(path: string): OpenedLedger {
+  const opened = openKnown(path);
   const known = knownSchema();
-  if (!looked.ok || looked.schema === known) return looked;
-  looked.db.close();
-  return { ok: false, failure: olderSchema(looked.schema, known) };
+  if (!opened.ok || opened.schema === known) return opened;
+  opened.db.close();
+  return { ok: false, failure: olderSchema(opened.schema, known) };
 }
 
-/** Copies into a new file, brings the copy to this release's schema and checks it; a copy that is not sound is removed. */
+/** Copies into a new file, upgrades the copy to this release's schema and checks it. Removes an unsound copy. */
 async function copyAndCheck(
   from: Connection,
   file: string,
@@ -280,7 +283,7 @@ async function copyAndCheck(
   }
 }
 
-/** One moment of the database: the open transaction pins it, so that writers do not make the copy start again. */
+/** Copies one snapshot. The open transaction pins it, so that writers do not restart the copy. */
 async function copy(from: Connection, file: string, onProgress?: (share: number) => void): Promise<void> {
   createPrivateFile(file);
   from.exec("begin");
@@ -295,7 +298,7 @@ async function copy(from: Connection, file: string, onProgress?: (share: number)
   } finally {
     from.exec("rollback");
   }
-  // As one file, without a log beside it.
+  // Turns the copy into a single file without a log.
   const db = new Database(file, { fileMustExist: true });
   db.pragma("journal_mode = delete");
   db.close();
@@ -317,14 +320,14 @@ function check(file: string, calendar: Calendar): CopyResult {
 const busy = Symbol("busy");
 
 /**
- * Gives the ledger's file a second name before another one takes its first, so that there is a ledger at every moment.
- * Its write-ahead log is moved into it; of a damaged file, which cannot be opened, the log goes along beside it. Answers
- * that name, or `busy` while another process has it open.
+ * Gives the ledger's file a second name before another file takes its first, so that a ledger exists at every moment.
+ * Moves its write-ahead log into it; the log of a damaged file, which cannot be opened, is renamed along with it.
+ * Returns the second name, or `busy` while another process has the file open.
  */
 function setAside(path: string, kept: string): string | typeof busy {
   const name = freeName(kept);
   const log = { there: `${path}-wal`, kept: `${name}-wal` };
-  // A connection that finds no database in the file takes its log away as it closes.
+  // A connection that finds no database in the file deletes its log when it closes.
   if (existsSync(log.there)) linkSync(log.there, log.kept);
   try {
     const db = connectToWrite(path);
@@ -346,14 +349,14 @@ function setAside(path: string, kept: string): string | typeof busy {
   return name;
 }
 
-/** What root restores still belongs to the user that the proxy runs as. */
+/** Keeps the owner of the file, so that the proxy's user can open what root restores. */
 function keepOwner(file: string, like: string): void {
   if (process.getuid?.() !== 0) return;
   const { uid, gid } = statSync(like);
   chownSync(file, uid, gid);
 }
 
-/** Durable once it returns. */
+/** Renames a file. The rename is durable on return. */
 function moveIntoPlace(part: string, file: string): void {
   renameSync(part, file);
   const folder = openSync(dirname(file), "r");
@@ -364,7 +367,7 @@ function moveIntoPlace(part: string, file: string): void {
   }
 }
 
-/** The name itself, or with a number behind it where there is such a file. */
+/** Returns the wanted name, with a number appended if such a file exists. */
 function freeName(wanted: string): string {
   for (let number = 0; ; number++) {
     const name = number === 0 ? wanted : `${wanted}.${number}`;

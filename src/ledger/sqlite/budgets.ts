@@ -13,19 +13,22 @@ import type { BudgetStep } from "../queries/query.ts";
 import { budgetOf, endOfTime, scopeCondition, type BudgetRow, type StoredBudget } from "../rows/budgets.ts";
 import type { Connection, Statement } from "./connection.ts";
 
-/** All budgets in the order of their creation. */
+/** Returns all budgets in order of creation. */
 export function readBudgets(db: Connection): StoredBudget[] {
   return (db.prepare("select * from budgets order by seq").safeIntegers().all() as BudgetRow[]).map(budgetOf);
 }
 
-/** The budgets that apply to a caller, in the order of their creation: as cheap with ten thousand others beside them. */
+/**
+ * Returns the budgets that apply to a caller, in order of creation. The cost does not grow with the number of other
+ * budgets.
+ */
 export function readBudgetsOf(db: Connection, caller: Caller): StoredBudget[] {
   const scopes = scopesApplyingTo(caller);
   const select = db.prepare(`select * from budgets where scope in (${scopes.map(() => "?").join(", ")}) order by seq`);
   return (select.safeIntegers().all(...scopes) as BudgetRow[]).map(budgetOf);
 }
 
-/** By connection and text: preparing one takes longer than most sums, and there may be one for each of 100,000 budgets. */
+/** Statements by connection and text: preparing one takes longer than most sums, and there may be 100,000 budgets. */
 const sumStatements = new WeakMap<Connection, Map<string, Statement>>();
 
 function sumStatement(db: Connection, condition: string): Statement {
@@ -44,7 +47,7 @@ function sumStatement(db: Connection, condition: string): Statement {
   return statement;
 }
 
-/** What the charges of a scope in a span add up to. Throws where the sum is beyond 64 bits. */
+/** Returns the sums of a scope's charges in a span. Throws if a sum exceeds 64 bits. */
 export function sumCharges(
   db: Connection,
   scope: Scope,
@@ -59,7 +62,7 @@ export function sumCharges(
   return { spent: row.spent as PicoUsd, held: row.held as PicoUsd };
 }
 
-/** Whom an `eachKey` budget has charges of in a span; a budget of another scope has the one subject "". */
+/** Returns the subjects with charges in a span for an `eachKey` budget; the one subject "" for any other scope. */
 export function subjectsOf(db: Connection, scope: Scope, span: Span): string[] {
   if (scope.kind !== "eachKey") return [""];
   const keys = db
@@ -72,7 +75,7 @@ export function subjectsOf(db: Connection, scope: Scope, span: Span): string[] {
   return keys as string[];
 }
 
-/** A window between transactions: `spent` and `held` run ahead of its row until `flush`. */
+/** A window in memory: `spent` and `held` are ahead of its row until `flush`. */
 export interface OpenWindow extends BudgetWindow {
   readonly budget: StoredBudget;
   readonly seq: number;
@@ -81,17 +84,15 @@ export interface OpenWindow extends BudgetWindow {
   dirty: boolean;
 }
 
-/** Windows that are kept in memory at most; beyond that they are read again. */
+/** Most windows to keep in memory; the others are read again. */
 const windowsKept = 20_000;
 const amountMax = 2n ** 63n - 2n;
 
 /**
- * Budgets and windows as the one writer of a process sees them. Sums are kept in memory over the transactions and
- * written once for each transaction; `forget` must follow whenever another connection may have written, or when a
- * transaction was rolled back.
- *
- * The one rule: a window's sums are those of all charges in its scope and span. So a window that does not exist yet is
- * made by adding them up, and linked to those of them that are pending; a settlement touches the linked windows.
+ * Budgets and windows of a process's one writer. Keeps sums in memory between transactions and writes each once per
+ * transaction; call `forget` after a rollback and whenever another connection may have written. Invariant: a window's
+ * sums are those of all charges in its scope and span. A missing window is created by adding them up and linked to the
+ * pending ones; a settlement moves the linked windows.
  */
 export class WindowBook {
   readonly #db: Connection;
@@ -102,10 +103,10 @@ export class WindowBook {
   readonly #link: Statement;
   readonly #update: Statement;
   readonly #selectBudget: Statement;
-  /** Those that were met, by row: one object each. All of them are never read, for there may be a hundred thousand. */
+  /** Budgets seen so far, one object for each row. There may be a hundred thousand, so they are never all read. */
   readonly #budgets = new Map<number, StoredBudget>();
   readonly #weighing = new Map<string, readonly StoredBudget[]>();
-  /** Latest window of a budget, by subject: nearly every look-up ends here. */
+  /** Latest window of a budget, by subject: it serves nearly every lookup. */
   readonly #latest = new Map<StoredBudget, Map<string, OpenWindow>>();
   readonly #windows = new Map<string, OpenWindow>();
   #dirty: OpenWindow[] = [];
@@ -131,7 +132,7 @@ export class WindowBook {
     this.#update = db.prepare("update windows set spent = ?, held = ? where seq = ?");
   }
 
-  /** The windows that apply to the caller at an instant; missing ones are made. */
+  /** Returns the windows that apply to a caller at an instant. Creates missing ones. */
   open(caller: Caller, at: number): OpenWindow[] {
     return this.#weighingOn(caller).map((budget) => {
       const subject = subjectOf(budget.scope, caller);
@@ -139,7 +140,7 @@ export class WindowBook {
     });
   }
 
-  /** The windows that apply to the caller at an instant, as far as they exist. */
+  /** Returns the existing windows that apply to a caller at an instant. */
   existing(caller: Caller, at: number): OpenWindow[] {
     return this.#weighingOn(caller)
       .map((budget) => this.#find(budget, subjectOf(budget.scope, caller), at))
@@ -151,7 +152,7 @@ export class WindowBook {
     for (const window of windows) this.#link.run(charge, window.seq);
   }
 
-  /** The windows that a charge is linked to. */
+  /** Returns the windows that a charge is linked to. */
   ofCharge(charge: number): OpenWindow[] {
     const rows = this.#selectOfCharge.all(charge) as LinkedRow[];
     return rows.map(({ seq, budget: budgetSeq, subject, starts_at, ends_at, spent, held }) => {
@@ -163,7 +164,10 @@ export class WindowBook {
     });
   }
 
-  /** Moves the sums of windows. Throws RangeError where one would be beyond 64 bits: the transaction is to be given up. */
+  /**
+   * Moves the sums of windows. Throws RangeError if one would exceed 64 bits; the caller must roll the transaction
+   * back.
+   */
   move(windows: readonly OpenWindow[], spent: bigint, held: bigint): void {
     for (const window of windows) {
       const spentNow = window.spent + spent;
@@ -179,7 +183,7 @@ export class WindowBook {
     }
   }
 
-  /** Writes every sum that moved. */
+  /** Writes every changed sum. */
   flush(): void {
     for (const window of this.#dirty) {
       this.#update.run(window.spent, window.held, window.seq);
@@ -188,7 +192,7 @@ export class WindowBook {
     this.#dirty = [];
   }
 
-  /** Drops what is in memory; what was not flushed is lost. */
+  /** Drops everything in memory. Unflushed changes are lost. */
   forget(): void {
     this.#budgets.clear();
     this.#weighing.clear();
@@ -197,17 +201,17 @@ export class WindowBook {
     this.#dirty = [];
   }
 
-  /** Counts the windows that were made after charges in them had become pending: who remembers those must look again. */
+  /** Number of windows created after charges in them were pending. A change means that remembered links are stale. */
   get lateWindows(): number {
     return this.#lateWindows;
   }
 
-  /** Whether so much has gathered in memory that it should be forgotten, between transactions. */
+  /** True if memory should be cleared between transactions. */
   get isLarge(): boolean {
     return this.#windows.size + this.#weighing.size > windowsKept;
   }
 
-  /** Opens or removes the windows of a budget. Flushes and forgets before. */
+  /** Opens or removes the windows of a budget. Flushes and forgets first. */
   carryOut(step: BudgetStep): void {
     if (step.budgets === "lock") return;
     this.flush();
@@ -242,7 +246,7 @@ export class WindowBook {
     return this.#known(budgetOf(row));
   }
 
-  /** The object by which a budget is known here, as its windows name it. */
+  /** Returns the one object for a budget, which its windows refer to. */
   #known(budget: StoredBudget): StoredBudget {
     const known = this.#budgets.get(budget.seq);
     if (known !== undefined) return known;
@@ -291,7 +295,7 @@ export class WindowBook {
     return this.#keep({ budget, subject, start, end, seq: Number(lastInsertRowid), ...sums, dirty: false });
   }
 
-  /** Charges that are pending in a window made later than they: their settlement will touch it. */
+  /** Links the pending charges that are older than their window, so that their settlement moves it. */
   #linkPending(window: number, { scope }: StoredBudget, subject: string, { start, end }: Span): number {
     const condition = scopeCondition(scope, subject);
     return this.#db

@@ -7,13 +7,15 @@ import { FileLost } from "./opened-files.ts";
 export type Connection = Database.Database;
 export type Statement = Database.Statement<unknown[]>;
 
-/** How long a connection waits for another process's short transaction, in milliseconds. */
+/** Longest wait for another process's short transaction, in milliseconds. */
 const busyTimeoutMs = 5000;
 
-/** Pages of write-ahead log after which a commit checkpoints by itself, where no helper connection does it before. */
+/** Pages of write-ahead log after which a commit checkpoints, unless the reader thread did so before. */
 const autoCheckpointPages = 4000;
 
-/** Creates the file, readable by its owner only, if there is none; SQLite gives its -wal and -shm files the same mode. */
+/**
+ * Creates the file, readable by its owner only, if it is missing. SQLite gives its -wal and -shm files the same mode.
+ */
 export function createPrivateFile(path: string): "created" | "exists" {
   try {
     // "wx" never opens an existing file: closing one would drop the locks that this process holds on it.
@@ -25,7 +27,7 @@ export function createPrivateFile(path: string): "created" | "exists" {
   }
 }
 
-/** A connection that may write. A commit is durable when it returns. */
+/** Opens a connection that may write. A commit is durable when it returns. */
 export function connectToWrite(path: string): Connection {
   return opened(path, "write", (db) => {
     db.pragma("journal_mode = wal");
@@ -34,21 +36,21 @@ export function connectToWrite(path: string): Connection {
   });
 }
 
-/** A connection that only reads; it sees whole transactions only. */
+/** Opens a read-only connection. It sees committed transactions only. */
 export function connectToRead(path: string): Connection {
   return opened(path, "read", (db) => {
     db.pragma("schema_version");
   });
 }
 
-/** The connection after its first look into the file; where that fails for want of a right, the fault says of which. */
-function opened(path: string, access: "read" | "write", look: (db: Connection) => void): Connection {
+/** Opens a connection and reads from the file. If a permission is missing, the error names the path. */
+function opened(path: string, access: "read" | "write", read: (db: Connection) => void): Connection {
   const connect = () =>
     new Database(path, { readonly: access === "read", timeout: busyTimeoutMs, fileMustExist: true });
   let db: Connection | undefined;
   try {
     db = connectUnderOneName(path, access, connect);
-    look(db);
+    read(db);
     return db;
   } catch (error) {
     db?.close();
@@ -82,18 +84,18 @@ const faults = [
   "PERM",
 ];
 
-/** Whether the database could not be reached or written, as opposed to a statement that is wrong. */
+/** Returns true if the database could not be reached or written; false for a faulty statement. */
 export function isStorageFault(error: unknown): error is InstanceType<typeof Database.SqliteError> {
   return error instanceof Database.SqliteError && faults.some((fault) => error.code.startsWith(`SQLITE_${fault}`));
 }
 
-/** What such a fault says; null for any other error. */
+/** Returns the message of a storage fault; null for any other error. */
 export function storageFault(error: unknown): string | null {
   if (error instanceof FileLost) return error.message;
   return isStorageFault(error) ? `${error.message} (${error.code})` : null;
 }
 
-/** Runs the work in one transaction that takes the write lock at once; rolls it back when the work throws. */
+/** Runs the work in one transaction that takes the write lock at once. Rolls back if the work throws. */
 export function writeTransaction<T>(db: Connection, work: () => T): T {
   return db.transaction(work).immediate();
 }

@@ -2,7 +2,7 @@ import { migrationsOf } from "../migrations.ts";
 import type { Connection } from "./connection.ts";
 
 interface Part {
-  /** The first version that should have it. */
+  /** First version that should have it. */
   readonly since: number;
   readonly table: string;
   /** Null for the table itself. */
@@ -43,8 +43,8 @@ const linkPending = `create table charge_windows (
   end`;
 
 /**
- * Before the first release, 001 and 002 were changed, and 004 and 008 were added when ledgers had higher versions already. So a
- * ledger of that time may lack parts that its version says it has.
+ * Parts that a ledger may lack although its version has them: before the first release, 001 and 002 were edited, and
+ * 004 and 008 were added after higher versions existed.
  */
 const parts: readonly Part[] = [
   { since: 1, table: "charge_windows", column: null, sql: () => linkPending },

@@ -4,18 +4,18 @@ import { knownSchema } from "./migrate.ts";
 import { isServed } from "./open.ts";
 import { runsTask } from "../tables/tasks.ts";
 
-/** The schema that has tasks. */
+/** First schema version with tasks. */
 const tasksSince = 11;
 
-/** What there is to know of a ledger's file without changing it. */
+/** State of a ledger's file, read without changing it. */
 export interface FileState {
   readonly schema: number;
   readonly known: number;
-  /** The zone of windows and days; null where no store was opened on it yet. */
+  /** Time zone of windows and days; null before the first store was opened on it. */
   readonly timeZone: string | null;
-  /** Tasks that are known to run are left out. */
+  /** Excludes tasks that are known to run. */
   readonly pending: { readonly count: number; readonly oldestAt: number | null };
-  /** Whether a `serve` runs on it. */
+  /** True if a `serve` runs on it. */
   readonly isServed: boolean;
 }
 
@@ -23,7 +23,9 @@ export type FileInspection =
   | { readonly ok: true; readonly state: FileState }
   | { readonly ok: false; readonly failure: CopyFailure };
 
-/** Looks at a ledger; takes its write lock for a moment, if this user may write, and leaves nothing beside it. */
+/**
+ * Reads the state of a ledger. Takes its write lock for a moment if this user may write, and leaves no file next to it.
+ */
 export async function inspectFile(path: string): Promise<FileInspection> {
   return await guarded<FileInspection>(async () => {
     const inspected = openKnown(path, mayWrite(path) ? "write" : "read");
@@ -33,7 +35,7 @@ export async function inspectFile(path: string): Promise<FileInspection> {
       if (mayWrite(path)) db.exec("begin immediate; rollback");
       const timeZone = db.prepare("select time_zone from meta").pluck().get() as string | null;
       const [count, oldestAt] = db
-        // A task that is known may run for a day.
+        // A known task may run for a day.
         .prepare(
           `select count(*), min(admitted_at) from charges where state = 'pending'${schema < tasksSince ? "" : ` and not ${runsTask}`}`,
         )

@@ -22,7 +22,9 @@ export function longQueries(db: Connection, calendar: Calendar): LongQueries {
   };
 }
 
-/** Writes all that the connection sees into a new file, durably. A file that is open is seen whole although it has no name any more. */
+/**
+ * Writes everything that the connection sees to a new file, durably. This includes a file that was deleted while open.
+ */
 export function copyInto(db: Connection, file: string): string {
   if (createPrivateFile(file) === "exists") throw new Error(`${file} is there already`);
   db.prepare("vacuum into ?").run(file);

@@ -5,12 +5,12 @@ import { lackingParts } from "./early-schemas.ts";
 export type MigrationResult =
   | { readonly ok: true }
   | { readonly ok: false; readonly reason: "newer_schema"; readonly found: number; readonly known: number }
-  /** Only `forward` goes on from there. */
+  /** Returned without `forward` only. */
   | { readonly ok: false; readonly reason: "older_schema"; readonly found: number; readonly known: number }
-  /** The file holds tables that are not ours. */
+  /** The file contains tables of another program. */
   | { readonly ok: false; readonly reason: "foreign" };
 
-/** The schema version that this release writes. */
+/** Returns the schema version of this release. */
 export function knownSchema(): number {
   return knownSchemaOf("sqlite");
 }
@@ -19,15 +19,15 @@ export function schemaOf(db: Connection): number {
   return Number(db.pragma("user_version", { simple: true }));
 }
 
-/** Whether the ledger has all of this release's schema. */
+/** Returns true if the ledger has the complete schema of this release. */
 export function isCurrent(db: Connection): boolean {
   const found = schemaOf(db);
   return found === knownSchema() && lackingParts(db, found).length === 0;
 }
 
 /**
- * Brings an empty database to this release's schema, and with `forward` an older one too, all in one transaction. Who
- * goes forward keeps a backup: `migrateFile` does.
+ * Brings an empty database to this release's schema, and with `forward` an older one too, in one transaction. Makes no
+ * backup; `migrateFile` does.
  */
 export function migrate(db: Connection, { forward = false } = {}): MigrationResult {
   const known = knownSchema();

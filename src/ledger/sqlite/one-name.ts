@@ -4,17 +4,18 @@ import { crc32 } from "node:zlib";
 import Database from "better-sqlite3";
 
 /*
- * SQLite names a write-ahead log after its database's path: two processes that open one file under two names (a hard link, a
- * mount of the single file) use two logs and overwrite each other. So the file itself says under which name it is open.
+ * SQLite names the write-ahead log after the path: two processes that open one file under two names (a hard link, a
+ * mount of the single file) use two logs and overwrite each other. So the file itself stores the name under which it is
+ * open.
  */
 
 /** Longest wait for other processes that open the file at the same moment, in milliseconds. */
 const patienceMs = 1500;
 
 /**
- * Opens a connection to a ledger. Its header (`application_id`) holds a hash of the name it is used under, and only a process
- * that has the file to itself changes it: SQLite's locks are on the inode, so they hold for every name. Throws SQLITE_BUSY
- * where another process has the ledger open under another name.
+ * Opens a connection to a ledger. The file's header (`application_id`) holds a hash of the name in use; only a process
+ * that has the file to itself changes it, because SQLite's locks are on the inode and hold for every name. Throws
+ * SQLITE_BUSY if another process has the ledger open under another name.
  */
 export function connectUnderOneName(
   path: string,
@@ -24,7 +25,7 @@ export function connectUnderOneName(
   const name = nameOf(path);
   const db = connect();
   try {
-    // From here on the connection has SQLite's shared lock: no one can change the name while it is open.
+    // From here on the connection holds SQLite's shared lock: no one can change the name while it is open.
     if (storedName(db) === name) return db;
   } catch (error) {
     if (!isHalfWritten(error)) {
@@ -42,14 +43,14 @@ export function connectUnderOneName(
 }
 
 /**
- * Whether the fault may pass: a process that has the file under another name may just be copying its log into it, which is no
- * fault for those who read that log.
+ * Returns true if the fault may be temporary: a process with the file open under another name may be copying its log
+ * into it.
  */
 function isHalfWritten(error: unknown): boolean {
   return error instanceof Database.SqliteError && error.code.startsWith("SQLITE_CORRUPT");
 }
 
-/** Identifies the folder, as the disk knows it, and the file's name in it. */
+/** Returns a hash of the folder's identity on disk and the file's name in it. */
 function nameOf(path: string): number {
   const real = realpathSync.native(path);
   const { dev, ino } = statSync(dirname(real), { bigint: true });
@@ -60,7 +61,10 @@ function storedName(db: Database.Database): unknown {
   return db.pragma("application_id", { simple: true });
 }
 
-/** A connection that keeps the name as long as it is open; undefined for a file that has no write-ahead log, or is no ledger. */
+/**
+ * Opens a connection that keeps the name while it is open; undefined for a file without a write-ahead log, or no
+ * ledger.
+ */
 function claimName(path: string, name: number, access: "read" | "write"): Database.Database | undefined {
   const until = performance.now() + patienceMs;
   for (;;) {
@@ -73,7 +77,7 @@ function claimName(path: string, name: number, access: "read" | "write"): Databa
     } catch (error) {
       db.close();
       if (!(error instanceof Database.SqliteError)) throw error;
-      // A reader who may not write the file cannot harm it.
+      // A reader without write permission cannot harm the file.
       if (access === "read" && error.code.startsWith("SQLITE_READONLY")) return undefined;
       const isBusy = error.code.startsWith("SQLITE_BUSY");
       if (!isBusy && !isHalfWritten(error)) throw error;
@@ -85,12 +89,15 @@ function claimName(path: string, name: number, access: "read" | "write"): Databa
         );
       }
     }
-    // Two that wait for each other must not do so in step.
+    // Randomness keeps two waiting processes from retrying in step.
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5 + Math.random() * 45);
   }
 }
 
-/** Writes the name while this connection alone has the file, whichever names others try. False where it is no ledger's file. */
+/**
+ * Writes the name while this connection has the file to itself, under all its names. Returns false if it is no ledger's
+ * file.
+ */
 function writeName(db: Database.Database, name: number): boolean {
   if (!isWal(db)) return false;
   // In this mode a transaction also locks the database file itself; afterwards the lock becomes a shared one without a gap.
@@ -99,7 +106,7 @@ function writeName(db: Database.Database, name: number): boolean {
   const ours = isLedgerOrEmpty(db);
   if (ours) db.pragma(`application_id = ${name}`);
   db.exec("commit");
-  // Other names read the database file, not this name's log.
+  // Readers under other names see the database file, not this name's log.
   if (ours) db.pragma("wal_checkpoint(truncate)");
   db.pragma("locking_mode = normal");
   storedName(db);

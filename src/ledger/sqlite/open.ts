@@ -35,8 +35,8 @@ export interface OpenOptions extends StoreOptions {
 }
 
 /**
- * Opens a store over a connection of somebody else, with its writer on this thread, for one run of a proxy: `through` is put
- * between the queue and the writer. For simulations, in which connections outlive the proxy as a file does.
+ * Opens a store over an existing connection, with its writer on this thread, for one run of a proxy. `through` wraps
+ * the writer's channel. For simulations, whose connections outlive the proxy as a file does.
  */
 export function openOver(
   db: Connection,
@@ -59,9 +59,9 @@ export function openOver(
   return assemble({ ...options, path: ":memory:", access: "serve" }, new AsyncDisposableStack(), parts);
 }
 
-/** Opens the ledger, the keys and the notice of changes on one SQLite file. */
+/** Opens the store in one SQLite file. */
 export async function openSqlite(options: OpenOptions): Promise<OpenResult> {
-  // What was opened so far is closed again when a later step fails.
+  // Closes everything opened so far if a later step fails.
   const opened = new AsyncDisposableStack();
   try {
     const result = options.access === "read" ? openToRead(options, opened) : openToWrite(options, opened);
@@ -74,7 +74,7 @@ export async function openSqlite(options: OpenOptions): Promise<OpenResult> {
   }
 }
 
-/** What is wrong with where a ledger is to be, where SQLite would only speak of a fault of the disk; null for nothing. */
+/** Returns what is wrong with the ledger's path, where SQLite would only report a disk fault; null for nothing. */
 function misplaced(path: string): string | null {
   const folder = dirname(path);
   if (!existsSync(folder)) return `there is no folder ${folder}; make it first, or name a file in another one`;
@@ -83,7 +83,7 @@ function misplaced(path: string): string | null {
     : null;
 }
 
-/** Faults of the file, its folder or the disk, rather than of this program. */
+/** Returns true for faults of the file, its folder or the disk, rather than of this program. */
 export function isUnusable(error: unknown): error is Error {
   if (isStorageFault(error)) return true;
   return error instanceof Error && "syscall" in error;
@@ -115,9 +115,9 @@ function openToRead(options: OpenOptions, opened: AsyncDisposableStack): OpenRes
 
 function openToWrite(options: OpenOptions, opened: AsyncDisposableStack): OpenResult {
   const isNewFile = createPrivateFile(options.path) === "created";
-  // One file has one lock, whichever link led to it.
+  // A file has one lock under all its links.
   const path = realpathSync(options.path);
-  // What is no database at all is found here, before a lock file is laid beside it.
+  // A file that is no database fails here, before a lock file is created next to it.
   const db = opened.adopt(connectToWrite(path), (each) => void each.close());
   const content = contentOf(db);
   if (content.schema === 0 && !content.isEmpty) return foreign;
@@ -188,17 +188,17 @@ function openServed(
 }
 
 interface Parts {
-  /** For short reads. */
+  /** Connection for short queries. */
   readonly db: Connection;
   readonly calendar: Calendar;
   readonly channel: (on: WatchListener) => BatchChannel;
   readonly longQueries: LongQueries;
-  /** Those of `FigureQueries`, where others answer them. */
+  /** Queries of `FigureQueries`, if a separate thread answers them. */
   readonly figureQueries?: LongQueries;
-  /** In the place of a snapshot on a connection of its own. */
+  /** Replaces the snapshot on a separate connection. */
   readonly stream?: Ledger["stream"];
   readonly created: boolean;
-  /** The epoch of the proxy that runs on the file; null for none. */
+  /** Returns the epoch of the proxy that runs on the file; null for none. */
   readonly runningOwner: () => number | null;
 }
 
@@ -210,7 +210,7 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
   const health = new Health(options.clock, onEvent);
   const lost = ({ reason, holdsCharges }: Lost) => {
     health.failed(reason);
-    if (holdsCharges) void copyBeside(parts.longQueries, options).then(onEvent);
+    if (holdsCharges) void copyNextTo(parts.longQueries, options).then(onEvent);
   };
   const queue = new CommandQueue(
     parts.channel({ changed, lost }),
@@ -241,8 +241,8 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
   });
 }
 
-/** Saves what has no name any more: it goes with this process. */
-async function copyBeside({ copy }: LongQueries, { path, clock }: OpenOptions): Promise<StoreEvent> {
+/** Copies a ledger whose file was deleted: its content would be lost when this process ends. */
+async function copyNextTo({ copy }: LongQueries, { path, clock }: OpenOptions): Promise<StoreEvent> {
   const stamp = new Date(clock.now()).toISOString().replaceAll(":", "");
   try {
     return { kind: "copied", copy: await copy(`${path}.saved-${stamp}`) };
@@ -251,14 +251,14 @@ async function copyBeside({ copy }: LongQueries, { path, clock }: OpenOptions): 
   }
 }
 
-/** A writer in this thread. */
+/** Returns a channel to a writer on this thread. */
 export function inProcessChannel(writer: Writer): BatchChannel {
   return { apply: async (commands) => writer.apply(commands), close: async () => {} };
 }
 
 /**
- * Takes the lock of the one running proxy: an exclusive transaction on a side file, which the kernel ends with the
- * process, however it dies. False when another one has it.
+ * Takes the lock of the one running proxy: an exclusive transaction on a side file, which the kernel releases when the
+ * process ends. Returns false if another process holds it.
  */
 export function lockForServe(path: string, opened: AsyncDisposableStack): boolean {
   const lockPath = `${path}-serve`;
@@ -274,7 +274,7 @@ export function lockForServe(path: string, opened: AsyncDisposableStack): boolea
   }
 }
 
-/** Whether the lock of a running proxy is taken. It is only tried for reading, and where there is one. */
+/** Returns true if a running proxy holds the lock. Only tries to read, and only an existing lock file. */
 export function isServed(path: string): boolean {
   const lockPath = `${path}-serve`;
   if (!existsSync(lockPath)) return false;
@@ -290,13 +290,16 @@ export function isServed(path: string): boolean {
   }
 }
 
-/** The latest run that was registered, as long as a proxy runs. */
+/** Returns a query for the latest registered run; it answers null while no proxy runs. */
 function ownerOfServe(db: Connection, path: string): () => number | null {
   const latest = db.prepare("select max(epoch) from owners").pluck();
   return () => (isServed(path) ? (latest.get() as number | null) : null);
 }
 
-/** The schema's version, and whether the file has no table; of one moment, since another process may be making its tables. */
+/**
+ * Returns the schema version, and true if the file has no table, in one snapshot: another process may be creating the
+ * tables.
+ */
 export function contentOf(db: Connection): { readonly schema: number; readonly isEmpty: boolean } {
   const tables = db.prepare("select count(*) from sqlite_schema").pluck();
   return db.transaction(() => ({ schema: schemaOf(db), isEmpty: tables.get() === 0 }))();
@@ -311,7 +314,7 @@ export function storedCalendar(db: Connection, otherwise: Calendar): Calendar {
   return stored === null || stored === otherwise.timeZone ? otherwise : calendarOf(stored);
 }
 
-/** Stores the zone; where it is another one than before, windows and days are rebuilt from the charges. */
+/** Stores the zone. If it changes, rebuilds windows and days from the charges. */
 function applyTimeZone(db: Connection, calendar: Calendar, at: number): void {
   if (storedTimeZone(db) === calendar.timeZone) return;
   writeTransaction(db, () => {

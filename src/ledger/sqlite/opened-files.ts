@@ -1,17 +1,17 @@
 import { statSync } from "node:fs";
 
-/** A file as the disk knows it, whatever its name. */
+/** Identity of a file on disk, independent of its name. */
 interface Identity {
   readonly dev: number;
   readonly ino: number;
 }
 
-/** The files of a ledger by their paths, as they were when it was opened. Threads are told of them. */
+/** Files of a ledger by path, as of its opening. Threads receive them. */
 export type OpenedFiles = Readonly<Record<string, Identity>>;
 
 /** The ledger, its write-ahead log and the log's index, and the lock of the one proxy. */
 const suffixes = ["", "-wal", "-shm", "-serve"] as const;
-/** Those that charges are in. */
+/** Suffixes of the files that contain charges. */
 const suffixesWithCharges = new Set(["", "-wal"]);
 
 function identityOf(path: string): Identity | undefined {
@@ -29,11 +29,11 @@ export function openedFiles(path: string): OpenedFiles {
 }
 
 /**
- * What is open is not what is at its path any more. SQLite writes on without a complaint, into a file that has no name: who opens
- * the ledger next does not see it.
+ * The open file is no longer at its path. SQLite keeps writing to it without an error, and the next process that opens
+ * the ledger does not see those writes.
  */
 export class FileLost extends Error {
-  /** Whether charges are in what has no name any more. */
+  /** True if the lost file contains charges. */
   readonly holdsCharges: boolean;
 
   constructor(message: string, holdsCharges: boolean) {
@@ -42,7 +42,10 @@ export class FileLost extends Error {
   }
 }
 
-/** Which file has gone from its path, or has another one in its place; undefined for none. Takes some microseconds. */
+/**
+ * Returns an error for the first file that is missing from its path or replaced; undefined for none. Takes some
+ * microseconds.
+ */
 export function lostFile(opened: OpenedFiles): FileLost | undefined {
   for (const path in opened) {
     const then = opened[path];
@@ -57,7 +60,7 @@ export function lostFile(opened: OpenedFiles): FileLost | undefined {
   return undefined;
 }
 
-/** A folder that is gone, or may not be looked into, has no file for us. */
+/** Returns undefined for a file in a missing or unreadable folder. */
 function safely(path: string): Identity | undefined {
   try {
     return identityOf(path);

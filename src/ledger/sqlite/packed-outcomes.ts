@@ -2,10 +2,13 @@ import type { PicoUsd } from "../../core/money.ts";
 import type { HoldResult, SettleResult } from "../../ports/ledger.ts";
 import type { Outcome } from "../commands.ts";
 
-/** Outcomes as they cross from the writer's thread: the frequent ones without objects, which cost five times as much to clone. */
+/**
+ * Outcomes as the writer's thread sends them. The frequent ones contain no objects, which cost five times as much to
+ * clone.
+ */
 export type PackedOutcomes = readonly unknown[];
 
-/** Precede what they announce: any outcome as it is; the room beside a hold; cost and overage of a first posting. */
+/** Tags before an outcome: any outcome unpacked; the room after a hold; cost and overage of a first posting. */
 const [asItIs, held, posted] = [0, 1, 2] as const;
 
 export function packOutcomes(outcomes: readonly Outcome[]): PackedOutcomes {

@@ -16,21 +16,21 @@ import { answer } from "./answer.ts";
 import { guarded, openCurrent, type CopyFailure } from "./backup.ts";
 import { storedCalendar } from "./open.ts";
 
-/** Charges that one transaction deletes: it takes some milliseconds, in which the proxy's writer waits. */
+/** Charges to delete per transaction. It takes some milliseconds, during which the proxy's writer waits. */
 const stepCharges = 200;
 
-/** Rows of windows or rollups that one transaction deletes, about. */
+/** Approximate number of rows of windows or rollups to delete per transaction. */
 const stepRows = 500;
 
 /**
- * Deletes what is older, in transactions of some milliseconds with pauses between them, beside a running proxy or
- * alone. After each of them the ledger is in order; when it is interrupted the rest is left for the next time.
+ * Deletes older data in transactions of some milliseconds with pauses, with or without a running proxy. The ledger is
+ * consistent after each; an interrupted run continues the next time.
  */
 export async function prune(db: Connection, options: PruneOptions): Promise<Pruned> {
   const horizon = horizons(options);
   const repeat = (step: () => number, onStep?: (count: number) => void) =>
     repeatStep(options, () => writeTransaction(db, step), onStep);
-  // First what a carried sum, at noon of its day, would no longer agree with.
+  // First the rows that would not match a carried sum, which has the time of noon of its day.
   const quarters = await repeat(deleteQuarters(db, horizon.quarters));
   const windows = await repeat(deleteWindows(db, horizon.charges));
   const carrier = new Carrier(db, options.calendar, horizon.charges);
@@ -39,15 +39,15 @@ export async function prune(db: Connection, options: PruneOptions): Promise<Prun
     charges += count;
     options.onProgress?.(charges);
   };
-  // A correction goes before what it corrects, and a correction of that one before it.
+  // A correction is carried before the charge it corrects.
   await repeat(() => carrier.carryCorrections(), onStep);
   await repeat(() => carrier.carryOthers(), onStep);
   return { before: horizon.charges, charges, windows, quarters };
 }
 
 /**
- * Windows that ended before the horizon: no one asks for them again, and their charges are about to be carried. A charge
- * that is still pending in one settles without it.
+ * Deletes windows that ended before the horizon: they are not queried again, and their charges are about to be carried.
+ * A charge still pending in one settles without it.
  */
 function deleteWindows(db: Connection, before: number): () => number {
   const ended = `select seq from windows where ends_at <= ? order by seq limit ${stepRows}`;
@@ -59,7 +59,7 @@ function deleteWindows(db: Connection, before: number): () => number {
   };
 }
 
-/** The horizon first: from then on no one asks for what is deleted. */
+/** Stores the horizon first: from then on no query reads the deleted rows. */
 function deleteQuarters(db: Connection, before: number): () => number {
   const announce = db.prepare("update meta set quarters_from = max(quarters_from, ?)");
   const oldest = db.prepare("select min(starts_at) from rollup_quarter").pluck();
@@ -75,7 +75,7 @@ function deleteQuarters(db: Connection, before: number): () => number {
   };
 }
 
-/** Moves charges into carried sums, some at a time. */
+/** Moves charges into carried sums, a batch at a time. */
 class Carrier {
   readonly #db: Connection;
   readonly #before: number;
@@ -129,14 +129,17 @@ class Carrier {
   }
 
   /**
-   * The newest first. Within a transaction; answers how many it took. There are few, which only their own index knows: by
-   * time every charge that is to go would be opened at under the write lock.
+   * Carries a batch of corrections, newest first. Needs a transaction; returns the count. Uses their own index, since
+   * by time every charge would be read under the write lock.
    */
   carryCorrections(): number {
     return this.#carry("indexed by charges_adjusting", "adjusts is not null order by admitted_at desc, seq desc", {});
   }
 
-  /** The oldest first; what stays is opened at once. Within a transaction; answers how many it took. */
+  /**
+   * Carries a batch of other charges, oldest first. Needs a transaction; returns the count. Each charge that stays is
+   * read once.
+   */
   carryOthers(): number {
     const after = "admitted_at >= :at and (admitted_at > :at or seq > :seq)";
     const count = this.#carry(
@@ -167,7 +170,7 @@ class Carrier {
   }
 }
 
-/** A charge's place in the order of time. */
+/** Position of a charge in the order of time. */
 interface Place {
   readonly at: number;
   readonly seq: number;
@@ -183,9 +186,9 @@ const carried = {
 
 export interface PruneFileOptions extends Omit<PruneOptions, "onProgress"> {
   readonly path: string;
-  /** Only counts. */
+  /** Counts without deleting. */
   readonly dryRun: boolean;
-  /** Told the share of the charges that is done, 0 to 1. */
+  /** Called with the share of charges done, 0 to 1. */
   readonly onProgress?: (share: number) => void;
 }
 
@@ -193,7 +196,7 @@ export type PruneFileResult =
   | { readonly ok: true; readonly pruned: Pruned }
   | { readonly ok: false; readonly failure: CopyFailure };
 
-/** Prunes the ledger of a path, in the zone that is stored in it, with or without a running proxy. */
+/** Prunes the ledger at a path, in its stored time zone, with or without a running proxy. */
 export async function pruneFile({ path, dryRun, onProgress, ...options }: PruneFileOptions): Promise<PruneFileResult> {
   return await guarded<PruneFileResult>(async () => {
     const opened = openCurrent(path);

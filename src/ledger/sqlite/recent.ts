@@ -4,7 +4,7 @@ import { chargesToScan, writtenLateMs } from "../recent-charges.ts";
 import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
 import type { Connection } from "./connection.ts";
 
-/** See the ledger's port. The last rows lie together, so that neither filters nor ends need an index. */
+/** Implements `LedgerQueries.recent`. The last rows are stored together, so filters and ends need no index. */
 export function readRecent(
   db: Connection,
   query: RecentQuery,

@@ -11,7 +11,7 @@ import { verify } from "./verify.ts";
 
 export interface RepairOptions extends RepairLedgerOptions {
   readonly path: string;
-  /** The zone of a ledger that has none stored yet. */
+  /** Time zone for a ledger that stores none yet. */
   readonly calendar: Calendar;
 }
 

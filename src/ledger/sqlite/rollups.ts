@@ -3,7 +3,7 @@ import type { Calendar } from "../../ports/calendar.ts";
 import { quarterMs, rollupCounts, rollupDimensions, rollupSums, carriedByDay, sumsFromCharges } from "../rollups.ts";
 import type { Connection, Statement } from "./connection.ts";
 
-/** What one posted charge adds to the rollups of its quarter hour and its day. */
+/** One posted charge's part in the rollups of its quarter hour and its day. */
 export interface Posted {
   readonly at: number;
   readonly key: string;
@@ -14,7 +14,7 @@ export interface Posted {
   /** 1, or 0 for an adjustment. */
   readonly requests: number;
   readonly unpriced: number;
-  /** 1 where the client's SDK had sent the request before. */
+  /** 1 if the client's SDK sent the request before. */
   readonly retries: number;
   /** In the order of `tokenClasses`. */
   readonly tokens: readonly number[];
@@ -34,7 +34,7 @@ interface Cell {
   inDoubt: bigint;
 }
 
-/** Gathers what a transaction adds to the rollups and writes each of their rows once. */
+/** Collects a transaction's additions to the rollups and writes each row once. */
 export class RollupBook {
   readonly #calendar: Calendar;
   readonly #addQuarter: Statement;
@@ -50,7 +50,7 @@ export class RollupBook {
     this.#costs = [db.prepare(selectCost("rollup_quarter", "starts_at")), db.prepare(selectCost("rollup_day", "day"))];
   }
 
-  /** The costs that stand in the rows that this would be added to. */
+  /** Returns the stored costs of the rows that the charge would be added to. */
   costs(posted: Posted): bigint[] {
     const times = [posted.at - (posted.at % quarterMs), this.#calendar.dateOf(posted.at)];
     return this.#costs.flatMap((select, index) => {
@@ -129,7 +129,7 @@ function writeCells(cells: Map<string, Cell>, statement: Statement): void {
   }
 }
 
-/** In the order of `rollupDimensions`. */
+/** Returns the dimensions in the order of `rollupDimensions`. */
 function identityOf({ key, team, model, group, source }: Posted): readonly string[] {
   return [key, team ?? "", model, group ?? "", source];
 }

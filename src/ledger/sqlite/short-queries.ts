@@ -12,7 +12,7 @@ import { readBudgets, readBudgetsOf, sumCharges } from "./budgets.ts";
 import type { Connection, Statement } from "./connection.ts";
 import { runsTask } from "../tables/tasks.ts";
 
-/** Reads that take microseconds, on whichever connection. */
+/** Short queries of a file, on any connection. Each takes microseconds. */
 export class SqliteQueries implements ShortQueries {
   readonly #db: Connection;
   readonly #calendar: Calendar;
@@ -23,7 +23,7 @@ export class SqliteQueries implements ShortQueries {
   readonly #oldHolds: Statement;
   readonly #runningOwner: () => number | null;
 
-  /** `runningOwner` answers the epoch of the proxy that runs on the file; null for none. */
+  /** `runningOwner` returns the epoch of the proxy that runs on the file; null for none. */
   constructor(db: Connection, calendar: Calendar, runningOwner: () => number | null) {
     this.#db = db;
     this.#calendar = calendar;
@@ -87,7 +87,7 @@ export class SqliteQueries implements ShortQueries {
   }
 }
 
-/** Every budget's window at the instant. One that no hold has opened yet has the sums of its charges all the same. */
+/** Returns every budget's window at the instant. A window that no hold has opened yet has the sums of its charges. */
 export function readWindows(db: Connection, calendar: Calendar, at: number): readonly BudgetWindow[] {
   const select = db
     .prepare("select subject, spent, held from windows where budget = ? and starts_at = ? order by subject")
@@ -109,7 +109,7 @@ export function readWindows(db: Connection, calendar: Calendar, at: number): rea
   return db.transaction(() => readBudgets(db).flatMap(windowsOf))();
 }
 
-/** Windows that an alert is due for, and that have none yet. */
+/** Returns windows with a due alert that is not in the outbox yet. */
 export function readWindowsToAlert(
   db: Connection,
   calendar: Calendar,

@@ -4,7 +4,7 @@ import type { Connection } from "./connection.ts";
 
 const columns = "key, model, burst_at as at, live";
 
-/** Takes note of what a stream showed, where one is given, and returns all marks. */
+/** Stores the observation of a stream, if one is given, and returns all marks. */
 export function burstMarks(db: Connection, [, seen, at]: StreamsCommand): Replies["streams"] {
   if (seen !== null) {
     const before = db.prepare(`select ${columns} from stream_bursts where model = ?`).all(seen.model).map(markOf);

@@ -3,12 +3,12 @@ import type { TimeSpan } from "../../ports/ledger.ts";
 import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
 import { connectToRead, type Connection } from "./connection.ts";
 
-/** Charges that are handed over at once: some milliseconds of reading. */
+/** Charges per part. Reading one takes some milliseconds. */
 const partCharges = 500;
 
 /**
- * The charges of a span, oldest first, on a connection of its own: the open statement is the snapshot that all of them come
- * from. As long as it is open, the write-ahead log cannot start again.
+ * Reads the charges of a span, oldest first, on a separate connection. The open statement is one snapshot; the
+ * write-ahead log cannot restart while it is open.
  */
 export async function* streamCharges(path: string, span: TimeSpan): AsyncGenerator<readonly Charge[]> {
   const db = connectToRead(path);
@@ -19,7 +19,7 @@ export async function* streamCharges(path: string, span: TimeSpan): AsyncGenerat
   }
 }
 
-/** The charges of a span on a connection that does not write meanwhile. */
+/** Reads the charges of a span on a connection that does not write meanwhile. */
 export async function* streamOver(db: Connection, { since, until }: TimeSpan): AsyncGenerator<readonly Charge[]> {
   const rows = db
     .prepare(

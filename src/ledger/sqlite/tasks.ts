@@ -2,7 +2,7 @@ import type { BindResult, NewTask, TaskObservation } from "../../ports/task-stor
 import type { TaskEndFacts } from "../commands.ts";
 import type { Connection } from "./connection.ts";
 
-/** Writes which task the charge pays for; its caller has seen that the charge is a pending one of a task. */
+/** Binds a task to its charge. The caller has checked that the charge is a pending one of a task. */
 export function bindTask(db: Connection, task: NewTask, isPending: boolean): BindResult {
   const known = db.prepare("select charge from tasks where task_id = ?").pluck().get(task.taskId);
   if (known !== undefined) return known === task.charge ? { ok: true } : { ok: false, reason: "taken" };
@@ -23,7 +23,7 @@ export function observeTask(db: Connection, taskId: string, observation: TaskObs
   return true;
 }
 
-/** After its charge was ended, in the same transaction. */
+/** Ends a task in the transaction that settled its charge. */
 export function endTask(db: Connection, taskId: string, { inputs, ...facts }: TaskEndFacts): void {
   const { consumption, unitsPerUsd, quantity } = inputs;
   db.prepare(

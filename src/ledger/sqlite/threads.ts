@@ -5,7 +5,7 @@ import type { LongQueries } from "../queries/interfaces.ts";
 import type { OpenedFiles } from "./opened-files.ts";
 import { unpackOutcomes, type PackedOutcomes } from "./packed-outcomes.ts";
 
-/** `read`: for what may take seconds. `figures`: for figures that are queried often. */
+/** `read`: queries that may take seconds. `figures`: figures that are queried often. */
 export type ReaderRole = "read" | "figures";
 
 /** Data that a thread starts with. */
@@ -14,7 +14,7 @@ export interface ThreadData {
   readonly path: string;
   readonly timeZone: string;
   readonly owner: number;
-  /** The counter of changes when the store was opened. */
+  /** Counter of changes when the store was opened. */
   readonly changes: number;
   readonly opened: OpenedFiles;
 }
@@ -25,7 +25,7 @@ export type WriterMessage =
   | { readonly kind: "changed" }
   | { readonly kind: "lost"; readonly lost: Lost };
 
-/** What is said of a file that was lost. */
+/** Report of a lost file. */
 export interface Lost {
   readonly reason: string;
   readonly holdsCharges: boolean;
@@ -35,7 +35,7 @@ export type ReaderMessage =
   | { readonly ok: true; readonly answer: unknown }
   | { readonly ok: false; readonly message: string };
 
-/** The worker is a .ts file in a checkout and a .js file in the package. */
+/** A .ts file in a checkout, a .js file in the package. */
 const entry = new URL(import.meta.url.endsWith(".ts") ? "./worker.ts" : "./worker.js", import.meta.url);
 
 interface Call<T> {
@@ -43,14 +43,17 @@ interface Call<T> {
   readonly reject: (error: Error) => void;
 }
 
-/** A worker thread that answers calls in their order. It is started by the first call, or before; one that died, by the next call. */
+/**
+ * Worker thread that answers calls in order. The first call starts it, unless it was started before; the next call
+ * replaces one that died.
+ */
 class CallableThread<T> {
   readonly #data: ThreadData;
   readonly #onMessage: (message: unknown) => T | undefined;
   #worker: Worker | null = null;
   #calls: Call<T>[] = [];
 
-  /** `onMessage` gives the answer that a message carries, or undefined where it is none. */
+  /** `onMessage` returns the answer in a message, or undefined if it is no answer. */
   constructor(data: ThreadData, onMessage: (message: unknown) => T | undefined) {
     this.#data = data;
     this.#onMessage = onMessage;
@@ -68,12 +71,12 @@ class CallableThread<T> {
     });
   }
 
-  /** Ends the thread; calls that wait are rejected. */
+  /** Stops the thread. Waiting calls are rejected. */
   async stop(): Promise<void> {
     await this.#worker?.terminate();
   }
 
-  /** Lets the thread close what it has open. */
+  /** Stops the thread after it has closed its files. */
   async close(): Promise<void> {
     const worker = this.#worker;
     if (worker === null) return;
@@ -104,7 +107,7 @@ class CallableThread<T> {
   }
 }
 
-/** Receives what the writer notices. */
+/** Receives events that the writer's thread notices. */
 export interface WatchListener {
   /** Another process changed keys, budgets or settings. */
   changed(): void;
@@ -112,7 +115,7 @@ export interface WatchListener {
   lost(lost: Lost): void;
 }
 
-/** The one writer of a running proxy, in a thread of its own. */
+/** The one writer of a running proxy, on its own thread. */
 export class WriterThread implements BatchChannel {
   readonly #thread: CallableThread<BatchResult>;
 
@@ -125,7 +128,7 @@ export class WriterThread implements BatchChannel {
       const { outcomes, seconds, changed } = message;
       return { outcomes: unpackOutcomes(outcomes), seconds, changed };
     });
-    // It watches for changes of others from the beginning.
+    // Started at once: it watches for changes by other processes.
     this.#thread.start();
   }
 
@@ -133,7 +136,7 @@ export class WriterThread implements BatchChannel {
     return this.#thread.call(commands);
   }
 
-  /** Ends the thread at once, wherever it is: what a crash of it would do. */
+  /** Stops the thread at once, in any state, as a crash would. */
   stop(): Promise<void> {
     return this.#thread.stop();
   }
@@ -143,10 +146,10 @@ export class WriterThread implements BatchChannel {
   }
 }
 
-/** Reads of a running proxy, in a thread of their own; that of `read` also checkpoints the write-ahead log. */
+/** Queries of a running proxy, on a separate thread. The thread for `read` also checkpoints the write-ahead log. */
 export class ReaderThread {
   readonly #thread: CallableThread<ReaderMessage>;
-  /** Each asks the thread. A function in the place of an argument stays here. */
+  /** Queries that ask the thread. Arguments that are functions stay on this side. */
   readonly queries = new Proxy({} as LongQueries, {
     get:
       (_, name) =>
@@ -159,7 +162,7 @@ export class ReaderThread {
 
   constructor(data: Omit<ThreadData, "role">, role: ReaderRole) {
     this.#thread = new CallableThread({ ...data, role }, (message) => message as ReaderMessage);
-    // The thread for figures starts with the first query of them.
+    // The thread for figures starts with the first query.
     if (role === "read") this.#thread.start();
   }
 

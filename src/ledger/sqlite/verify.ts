@@ -7,7 +7,7 @@ import { Feed } from "../audit/feed.ts";
 import type { Report } from "../audit/findings.ts";
 import type { Query } from "../queries/query.ts";
 
-/** See the ledger's port. While it runs, the write-ahead log keeps what is written beside it. */
+/** Implements `LedgerMaintenance.verify`. Meanwhile the write-ahead log grows with concurrent writes. */
 export function verify(db: Connection, options: VerifyOptions): Verification {
   return answer(db, verifyLedger(sqliteDialect, options, checkDanglingLinks));
 }
@@ -19,8 +19,8 @@ interface LinkRow {
 }
 
 /**
- * Links of charges that have ended, from or to nothing: rows get used numbers again, so that such a link could one day be
- * another charge's. Those of pending charges are compared one by one.
+ * Reports dangling links of settled or missing charges: row numbers are reused, so such a link could become another
+ * charge's. Links of pending charges are compared one by one elsewhere.
  */
 export function* checkDanglingLinks(report: Report): Query<void> {
   const rows = new Feed<LinkRow>(

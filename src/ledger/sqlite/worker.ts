@@ -11,13 +11,12 @@ import type { Lost, ReaderMessage, ThreadData, WriterMessage } from "./threads.t
 import { Writer } from "./writer.ts";
 
 /*
- * Entry of the threads of a running proxy: the one writer, the reader for what takes long, and the reader of figures that
- * are looked at all the time.
+ * Entry point of a running proxy's threads: the one writer, the reader for long queries, and the reader for figures.
  */
 
-/** How often the writer looks for changes by other processes, in milliseconds. */
+/** Interval at which the writer checks for changes by other processes, in milliseconds. */
 const watchEveryMs = 250;
-/** How often the reader moves the write-ahead log into the database, in milliseconds. */
+/** Interval at which the reader moves the write-ahead log into the database, in milliseconds. */
 const checkpointEveryMs = 100;
 
 function write(port: MessagePort, data: ThreadData): () => void {
@@ -42,8 +41,8 @@ function write(port: MessagePort, data: ThreadData): () => void {
 }
 
 /**
- * Looks at the cheap version of the database first, which moves with every commit of another connection. `lastChanges` is
- * the counter of changes when the store was opened: one that came while this thread started is not missed.
+ * Checks the cheap data version first, which changes with every commit of another connection. `lastChanges` is the
+ * counter of changes when the store was opened, so that a change during the start of this thread is not missed.
  */
 function watcher(db: Connection, lastChanges: number, onChange: () => void): () => void {
   const dataVersion = db.prepare("pragma data_version").pluck();
@@ -64,7 +63,7 @@ function watcher(db: Connection, lastChanges: number, onChange: () => void): () 
   };
 }
 
-/** Reports a lost file, and again if it was back meanwhile. */
+/** Reports a lost file once, and again after it was back. */
 function fileWatcher(opened: OpenedFiles, onLost: (lost: Lost) => void): () => void {
   let isLost = false;
   return () => {
@@ -99,7 +98,7 @@ function checkpoint(data: ThreadData): () => void {
   };
 }
 
-/** Runs next to the writer, so that its commits need not wait for it. */
+/** Runs on the reader's thread, so that commits need not wait for it. */
 function checkpointer(db: Connection): () => void {
   const dataVersion = db.prepare("pragma data_version").pluck();
   let lastVersion: unknown = null;

@@ -27,7 +27,7 @@ function sampleOf(row: SampleRow): AccountSample {
   };
 }
 
-/** Amounts are pico-USD as text. */
+/** Formats totals as JSON, with amounts as text in pico-USD. */
 function textOf(totals: LedgerTotals): string {
   return JSON.stringify(totals, (_name, value: unknown) => (typeof value === "bigint" ? value.toString() : value));
 }
@@ -41,7 +41,7 @@ function totalsOf(text: string): LedgerTotals {
   };
   const amounts = (of: Amounts) =>
     Object.fromEntries(sources.map((source) => [source, BigInt(of[source] ?? 0)])) as LedgerTotals["posted"];
-  // Samples of earlier versions say nothing of doubts: no charge had any then.
+  // Samples of earlier versions have no doubts, because no charge had any then.
   return {
     ...stored,
     posted: amounts(stored.posted),

@@ -31,7 +31,7 @@ function entryOf({ id, made_at, made_by, action, object, facts_before, facts_aft
   };
 }
 
-/** Writes who changed what, in the transaction of the change; nothing if nothing is different. */
+/** Adds an entry in the transaction of its change. Adds nothing if nothing differs. */
 export function* recordAudit(entry: NewAuditEntry): Query<void> {
   if (!changesAnything(entry)) return;
   const { at, by, action, object, before, after } = entry;
@@ -45,7 +45,7 @@ export function* recordAudit(entry: NewAuditEntry): Query<void> {
   });
 }
 
-/** One page of entries, newest first. */
+/** Returns a page of entries, newest first. */
 export function* readAudit({ since, until, limit, after }: AuditQuery): Query<AuditPage> {
   const rows = yield* all<AuditRow>(
     "select id, made_at, made_by, action, object, facts_before, facts_after from audit_entries where id < ? and made_at >= ? and made_at < ? order by id desc limit ?",

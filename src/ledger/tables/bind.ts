@@ -3,10 +3,10 @@ import type { CommandSink } from "../queue.ts";
 import type { Query } from "../queries/query.ts";
 import { tables, type Bound, type RunCommand } from "./tables.ts";
 
-/** Answers the queries of small tables. */
+/** Runs a query of a small table. */
 export type RunQuery = <T>(query: Query<T>) => Promise<T>;
 
-/** The port of a small table. */
+/** Creates the port of a small table. */
 export function bind<Name extends keyof typeof tables>(name: Name, query: RunQuery, queue: CommandSink): Bound<Name> {
   const { queries, writes, unavailable = {} }: AnyTable = tables[name];
   const bound: Record<string, (...args: never[]) => Promise<unknown>> = {};

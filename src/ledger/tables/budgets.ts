@@ -9,7 +9,7 @@ import { recordAudit } from "./audit.ts";
 import { keyNames } from "./keys.ts";
 import type { Table } from "./table.ts";
 
-/** Locks all budgets until the transaction ends; before any other row, wherever a change needs it. */
+/** Locks all budgets until the transaction ends. A change takes this lock before any row lock. */
 export function* lockBudgets(): Query<void> {
   yield { budgets: "lock" } satisfies BudgetStep;
 }
@@ -20,7 +20,7 @@ function* findBudget(scope: string, period: string): Query<StoredBudget | undefi
   return row && budgetOf(row);
 }
 
-/** Adds or changes a budget, and opens its windows at the instant from the charges. Under the budgets' lock. */
+/** Adds or changes a budget, and opens its current windows from the charges. Needs the budgets' lock. */
 export function* putBudget(
   { scope, period, mode, limit, warnPercent }: Omit<Budget, "id">,
   at: number,
@@ -40,7 +40,7 @@ export function* putBudget(
   return budget;
 }
 
-/** Removes a budget with its windows, and returns it; undefined if there is none. Under the budgets' lock. */
+/** Removes a budget with its windows and returns it; undefined if there is none. Needs the budgets' lock. */
 export function* dropBudget(scope: string, period: string): Query<StoredBudget | undefined> {
   const budget = yield* findBudget(scope, period);
   if (budget === undefined) return undefined;

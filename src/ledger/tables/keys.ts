@@ -41,7 +41,7 @@ function keyOf(row: KeyRow): Key {
   };
 }
 
-/** The columns that a change of a key may touch. */
+/** Returns the columns that a change of a key may write. */
 function changingColumns(key: Key) {
   return {
     team: key.team,
@@ -54,7 +54,7 @@ function changingColumns(key: Key) {
   };
 }
 
-/** `stateOf` of core/keys.ts as a condition, with its values. */
+/** SQL conditions, with values, that match `stateOf` in core/keys.ts. */
 const stateConditions: Readonly<Record<KeyState, (at: number) => readonly [sql: string, ...values: number[]]>> = {
   revoked: () => ["revoked_at is not null"],
   expired: (at) => ["revoked_at is null and expires_at is not null and expires_at <= ?", at],
@@ -66,7 +66,7 @@ export function* lockedKey(id: string): Query<Key | undefined> {
   return row && keyOf(row);
 }
 
-/** The name of a key by its id, for the audit. */
+/** Returns the name of a key by id, for the audit. */
 export function* keyNames({ scope }: Pick<Budget, "scope">): Query<NameOfKey> {
   const found =
     scope.kind === "key" ? yield* one<{ name: string }>("select name from keys where id = ?", scope.key) : undefined;

@@ -1,13 +1,13 @@
 import type { Limits } from "../../core/limits.ts";
 
-/** What keys and teams both limit. */
+/** Limits of keys and teams. */
 interface Limited {
   readonly models: readonly string[] | null;
   readonly limits: Limits;
   readonly outputCap: number | null;
 }
 
-/** The columns of it in `keys` and `teams`. */
+/** Columns of the limits in `keys` and `teams`. */
 export interface LimitColumns extends Limits {
   readonly models: string | null;
   readonly output_cap: number | null;

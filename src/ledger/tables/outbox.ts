@@ -5,19 +5,19 @@ import { all, insert, marks, one, type Table } from "./table.ts";
 const select = `select id, kind, target, dedupe_key as "dedupeKey", key_until as "keyUntil", payload, created_at as "createdAt", state, tries,
   next_try_at as "nextTryAt", ended_at as "endedAt", last_error as "lastError" from outbox`;
 
-/** Messages that one transaction removes at most: a hold must not wait for many. */
+/** Most messages to remove per transaction, so that holds do not wait long. */
 const removedAtOnce = 200;
 
 type Standing = Pick<Message, "state" | "nextTryAt" | "endedAt">;
 
-/** The state of a new message: one without a target has ended already. */
+/** Returns the state of a new message. A message without a target has already ended. */
 function startOf({ target, createdAt }: NewMessage): Standing {
   return target === null
     ? { state: "unsent", nextTryAt: null, endedAt: createdAt }
     : { state: "waiting", nextTryAt: createdAt, endedAt: null };
 }
 
-/** The state of a message after a try. */
+/** Returns the state of a message after an attempt. */
 function standingAfter(tried: TryResult): Standing {
   return tried.kind === "failed"
     ? { state: "waiting", nextTryAt: tried.nextTryAt, endedAt: null }

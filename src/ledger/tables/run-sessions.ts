@@ -9,7 +9,7 @@ import { dropBudget, lockBudgets, putBudget } from "./budgets.ts";
 import { lockedKey } from "./keys.ts";
 import { all, insert, one, type Table } from "./table.ts";
 
-/** As stored: amounts may exceed a number, so the budget is read as text. */
+/** Stored row. The budget is read as text, because amounts may exceed a number. */
 type SessionRow = Omit<RunSession, "tags" | "budget"> & { readonly tags: string; readonly budget: string | null };
 
 const select = `select id, key, tags, cast(budget as text) as budget, created_at as "createdAt", expires_at as "expiresAt",
@@ -54,13 +54,13 @@ export const sessions: Table<RunSessions, "create" | "end" | "tidy"> = {
       return (yield* one<{ secret: string }>("select secret from run_secret"))?.secret ?? "";
     },
   },
-  // Tidying mostly finds nothing.
+  // A cleanup that finds nothing is not announced.
   announces: (result) => result !== 0,
   writes: {
     *create(session, by) {
       const { id, tags, budget, createdAt, expiresAt, endedAt } = session;
       if (budget !== null) yield* lockBudgets();
-      // Its row is locked, so that sessions of one key are counted one after the other.
+      // Locks the key's row, so that its sessions are counted one at a time.
       const key = yield* lockedKey(session.key);
       if (key === undefined || !isLive(key, createdAt)) return "no_such_key";
       if (!hasRoomForSession(yield* count(key.id, createdAt))) return "too_many";

@@ -1,17 +1,17 @@
 import { rowsOf, write, type Query, type Statement, type Value } from "../queries/query.ts";
 
-/** A method of a port, as the statements that carry it out in either database. */
+/** Method of a port, as a query for either database. */
 export type Steps<Method> = Method extends (...args: infer Args) => Promise<infer Result>
   ? (...args: Args) => Query<Result>
   : never;
 
-/** A small table, written once for both databases: the methods of its port, as generators of statements. */
+/** Small table, written once for both databases: the methods of its port as queries. */
 export interface Table<Port, Write extends keyof Port> {
-  /** Queries. Each statement sees a moment of its own. */
+  /** Methods that read. Each statement has a snapshot of its own. */
   readonly queries: { readonly [Method in Exclude<keyof Port, Write>]: Steps<Port[Method]> };
-  /** Changes, each in one transaction of the writer. */
+  /** Methods that write, each in one transaction of the writer. */
   readonly writes: { readonly [Method in Write]: Steps<Port[Method]> };
-  /** Whether every process that remembers keys, teams and sessions must read them again after a write. */
+  /** True if every process that caches keys, teams and sessions must reload them after a write. */
   readonly announces: boolean | ((result: unknown) => boolean);
   /** Results of writes when nothing could be written. A write that is missing here throws `LedgerUnavailable`. */
   readonly unavailable?: {
@@ -19,12 +19,12 @@ export interface Table<Port, Write extends keyof Port> {
   };
 }
 
-/** The first row of a small table's statement; undefined for none. */
+/** Returns the first row of a small table's statement; undefined for none. */
 export function* one<R>(sql: string, ...values: readonly Value[]): Query<R | undefined> {
   return ((yield { sql, values, isSmall: true }) as readonly R[])[0];
 }
 
-/** As `one`, with the row locked until the transaction ends. */
+/** Returns the first row, locked until the transaction ends. */
 export function* locked<R>(
   lock: NonNullable<Statement["lock"]>,
   sql: string,
@@ -33,7 +33,7 @@ export function* locked<R>(
   return (yield* rowsOf<R>({ sql, values, isSmall: true, lock }))[0];
 }
 
-/** All rows of a small table's statement. */
+/** Returns all rows of a small table's statement. */
 export function all<R>(sql: string, ...values: readonly Value[]): Query<readonly R[]> {
   return rowsOf<R>({ sql, values, isSmall: true });
 }
@@ -56,7 +56,7 @@ export function update(
   return write(`update ${table} set ${assignments.join(", ")} where ${where}`, ...Object.values(columns), ...values);
 }
 
-/** Question marks for a list of values: "?, ?". */
+/** Returns question marks for a list of values: "?, ?". */
 export function marks(values: readonly unknown[]): string {
   return values.map(() => "?").join(", ");
 }

@@ -9,21 +9,21 @@ import { callbacks } from "./task-callbacks.ts";
 import { tasks } from "./tasks.ts";
 import { teams } from "./teams.ts";
 
-/** The small tables, by the names that `run` commands have for them. */
+/** Small tables by name, as `run` commands use it. */
 export const tables = { admins, budgets, callbacks, keys, outbox, samples, sessions, tasks, teams };
 
 type Tables = typeof tables;
 type Methods<Name extends keyof Tables> = Tables[Name]["queries"] & Tables[Name]["writes"];
 type ResultOf<Method> = Method extends (...args: never) => Query<infer Result> ? Result : never;
 
-/** A small table as its port: queries are answered by the database, writes go through the queue. */
+/** Port of a small table: the database answers queries, the queue takes writes. */
 export type Bound<Name extends keyof Tables> = {
   [Method in keyof Methods<Name>]: Methods<Name>[Method] extends (...args: infer Args) => Query<infer Result>
     ? (...args: Args) => Promise<Result>
     : never;
 };
 
-/** The name of a write: "admins.create". */
+/** Name of a write: "admins.create". */
 export type WriteName = {
   [Name in keyof Tables]: `${Name}.${keyof Tables[Name]["writes"] & string}`;
 }[keyof Tables];
@@ -37,7 +37,7 @@ export type RunCommand = {
 }[WriteName];
 export type RunReply<Name extends WriteName> = ResultOf<Write<Name>>;
 
-/** The steps of a write, and whether the other processes must notice its result. */
+/** Returns the query of a write, and a test of its result: true if other processes must be notified. */
 export function stepsOf([, name, args]: RunCommand): {
   readonly steps: Query<RunReply<WriteName>>;
   readonly isAnnounced: (result: unknown) => boolean;

@@ -10,7 +10,7 @@ const select = `select task_id as "taskId", charge, key, model, task_type as "ta
   deadline_at as "deadlineAt", failure, usage_type as "usageType", usage_units as "usageUnits", units_per_usd as "unitsPerUsd", quantity
   from tasks`;
 
-/** Condition on a row of `charges`: it pays for a known task, which alone ends it. */
+/** SQL condition on `charges` for charges of known tasks. Only the task ends such a charge. */
 export const runsTask = "(kind = 'task' and exists (select 1 from tasks where tasks.charge = charges.id))";
 
 function taskOf({ usageType: type, usageUnits: units, ...task }: TaskRow): Task {

@@ -32,12 +32,14 @@ function* create(team: Team, by: string): Query<TeamCreation> {
   return { ok: true };
 }
 
-/** Creates the team of a key if it does not exist. Its row stays locked, so that no one removes it while the key is written. */
+/**
+ * Creates the team of a key if it does not exist. Locks its row, so that no one removes it while the key is written.
+ */
 export function* ensureTeam(name: string | null, { at, by }: Pick<NewAuditEntry, "at" | "by">): Query<void> {
   if (name === null) return;
   do {
     yield* create({ name, models: null, limits: noLimits, outputCap: null, createdAt: at }, by);
-    // A team that existed may have been removed while this waited for its row.
+    // A team may have been removed while this waited for its row.
   } while ((yield* locked("share", "select 1 from teams where name = ?", name)) === undefined);
 }
 
