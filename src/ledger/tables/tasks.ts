@@ -30,7 +30,8 @@ export const tasks: Table<Omit<TaskStore, "bind" | "observe" | "end">, never> = 
     *due({ now, limit, pauseMsMax, except }) {
       const others =
         except.length === 0 ? "settled_at is null" : `settled_at is null and task_id not in (${marks(except)})`;
-      const dueWhen = (isDue: string) => `${select} where ${others} and ${isDue} order by next_poll_at limit ?`;
+      // SQLite prepares a statement again at each new value of a bare `limit ?`.
+      const dueWhen = (isDue: string) => `${select} where ${others} and ${isDue} order by next_poll_at limit ? + 0`;
       const next = yield* one<{ at: number | null }>(
         `select min(next_poll_at) as at from tasks where ${others} and next_poll_at > ? and next_poll_at <= ?`,
         ...except,
