@@ -17,6 +17,7 @@ import { SqliteQueries } from "../src/ledger/sqlite/short-queries.ts";
 import { Writer } from "../src/ledger/sqlite/writer.ts";
 import type { Store } from "../src/ledger/store.ts";
 import { keys } from "../src/ledger/tables/keys.ts";
+import { marks } from "../src/ledger/tables/table.ts";
 import { tasks } from "../src/ledger/tables/tasks.ts";
 
 /** Applies a batch in one transaction. */
@@ -91,25 +92,25 @@ function emptied(): Connection {
 function sharedConnection() {
   const db = preparingOnce(emptyLedger());
   db.exec("drop trigger audit_entries_never_go");
-  const tables = db.prepare("select name from sqlite_schema where type = 'table'").pluck().all() as string[];
-  const empty = tables.flatMap((table) => {
+  // A table refers to earlier ones. Turning foreign keys off would do without the order, but expires every prepared statement.
+  const tables = db
+    .prepare("select name from sqlite_schema where type = 'table' order by rowid")
+    .pluck()
+    .all() as string[];
+  const erase = tables.toReversed().map((table) => db.prepare(`delete from ${table}`));
+  const first = tables.flatMap((table) => {
     const rows = db.prepare(`select * from ${table}`).raw().safeIntegers().all() as unknown[][];
-    const erase = db.prepare(`delete from ${table}`);
-    return [
-      () => void erase.run(),
-      ...rows.map((row) => {
-        const insert = db.prepare(`insert into ${table} values (${row.map(() => "?").join(", ")})`);
-        return () => void insert.run(...row);
-      }),
-    ];
+    return rows.map((row) => ({ row, insert: db.prepare(`insert into ${table} values (${marks(row)})`) }));
+  });
+  const emptied = db.transaction(() => {
+    for (const each of erase) each.run();
+    for (const { insert, row } of first) insert.run(...row);
   });
   return {
     db,
     empty() {
       if (db.inTransaction) db.exec("rollback");
-      db.pragma("foreign_keys = off");
-      for (const step of empty) step();
-      db.pragma("foreign_keys = on");
+      emptied();
     },
   };
 }
@@ -167,7 +168,7 @@ class SharedStatement {
   }
 }
 
-/** The connection with every text prepared once for each set of modes. */
+/** The connection with every text prepared once for each set of modes, and every function registered once under its name. */
 function preparingOnce(db: Connection): Connection {
   const known = new Map<string, Map<string, Statement>>();
   const prepare = db.prepare.bind(db);
@@ -186,8 +187,18 @@ function preparingOnce(db: Connection): Connection {
       return statement;
     });
   };
-  return Object.defineProperty(db, "prepare", { value: shared });
+  const functions = new Map<string, SqlFunction>();
+  const register = db.function.bind(db);
+  // Registering a function again expires every prepared statement.
+  const registerOnce = (name: string, options: Database.RegistrationOptions, called: SqlFunction) => {
+    const latest = (...values: unknown[]) => functions.get(name)?.(...values);
+    if (!functions.has(name)) register(name, { ...options, varargs: true }, latest);
+    functions.set(name, called);
+  };
+  return Object.defineProperties(db, { prepare: { value: shared }, function: { value: registerOnce } });
 }
+
+type SqlFunction = (...values: unknown[]) => unknown;
 
 export interface Look {
   charge(id: string): Charge | undefined;
