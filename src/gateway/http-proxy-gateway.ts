@@ -128,7 +128,7 @@ class HttpProxyAttempt implements Attempt {
     const { socket } = request;
     if (socket === null || !isConnecting(socket)) this.#call.sending(this);
     else socket.once(socket instanceof TLSSocket ? "secureConnect" : "connect", () => this.#call.sending(this));
-    // A connection that ends with neither a response nor an error, such as after 101, which was not requested.
+    // The connection ended with neither a response nor an error, as after an unrequested 101.
     request.once("close", () => {
       if (this.#answer === undefined) this.#call.broken(this, "the connection closed without an answer");
     });

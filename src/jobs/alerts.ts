@@ -74,7 +74,7 @@ const budgetShareMax = 1 / 20;
 const periodMs = 60_000;
 /** An older sample says nothing of the balance now. Without traffic there is one an hour. Milliseconds. */
 const sampleMsMax = 2 * 3_600_000;
-/** Windows of one evaluation; the next one takes the others. */
+/** Most windows of one evaluation; the next one takes the rest. */
 const windowsMax = 500;
 /** Messages in one transaction: a hold must not wait for many. */
 const putAtOnce = 100;
@@ -175,7 +175,7 @@ async function balanceNow({ samples, clock }: AlertDeps): Promise<PicoUsd | null
 /** Returns what puts new alerts into the outbox. An alert that cannot be written is found again by the next evaluation. */
 function alertRaiser(deps: AlertDeps): (alerts: readonly Alert[]) => Promise<void> {
   const { clock, outbox, target, newId } = deps;
-  /** Keys of alerts that are in the outbox for certain. The outbox knows the others. */
+  /** Keys of alerts that are known to be in the outbox. The outbox itself knows the rest. */
   const raised = new Set<string>();
   return async (alerts) => {
     const fresh = alerts.filter(({ dedupeKey }) => !raised.has(dedupeKey));

@@ -12,7 +12,7 @@ export interface BalanceSampler extends AsyncDisposable {
 
 /** Least pause between two samples, however short the balance's time to live. Milliseconds. */
 const periodMsMin = 60_000;
-/** Soon, so that there is something to compare with; not at once, because most trouble shows at the start. */
+/** Delay of the first sample: short, to have a baseline; not 0, because most failures show at the start. */
 const firstMs = 15_000;
 /** Without traffic: often enough to name the hour in which others used the account. */
 const idlePeriodMs = 3_600_000;

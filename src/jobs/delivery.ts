@@ -46,7 +46,7 @@ interface DeliveryDeps {
   readonly claim: JobClaim;
 }
 
-/** Targets that are served in parallel: a few that do not answer must not keep the others waiting. */
+/** Targets served in parallel, so that a few that do not answer do not delay the rest. */
 const concurrencyMax = 16;
 /** How long ended messages are kept for readers; their keys may be remembered longer. Milliseconds. */
 const keptMs = 7 * 86_400_000;

@@ -9,7 +9,7 @@ const everyMs = 5_000;
 
 /**
  * Posts the holds of proxies that died while this one runs. The first recovery comes a period after this proxy claimed
- * the job: if no proxy could reach the ledger, the others have shown by then that they live.
+ * the job: if no proxy could reach the ledger, live peers have published a beat by then.
  */
 export function startRecovery(deps: {
   readonly ledger: LedgerMaintenance;

@@ -32,7 +32,7 @@ export interface Authenticated {
 
 type Authentication = ({ readonly ok: true } & Authenticated) | { readonly ok: false; readonly refusal: Refusal };
 
-/** A key with its team, as it is remembered and told to every request that it makes. */
+/** A key with its team, as it is cached for its requests. */
 type Known = Extract<Authentication, { ok: true }> & { readonly key: Key };
 
 /** Answers at once for a key that is remembered. */

@@ -15,7 +15,7 @@ import {
 } from "./response.ts";
 import type { Mask } from "./mask.ts";
 
-/** Up to here an answer is held until it is whole, so that its cost can stand in its headers. */
+/** Largest answer that is held until it is whole, so that its headers can state its cost. */
 export const heldBytesMax = 1024 * 1024;
 
 type BufferedDeps = ResponseDeps & {
@@ -26,7 +26,7 @@ type BufferedDeps = ResponseDeps & {
   inspect(status: number, plain: Buffer | undefined): Verdict | null | Promise<Verdict | null>;
   /** Largest answer that is held, in bytes. */
   readonly bytesMax: number;
-  /** Ends the call where an answer that must be held is larger; null passes such an answer on as it comes. */
+  /** Ends the call if an answer that must be held is larger; null passes a larger answer on as it arrives. */
   readonly onTooLarge: (() => void) | null;
 };
 
@@ -37,7 +37,7 @@ interface Decoded {
   readonly plain: Buffer | undefined;
 }
 
-/** A plain answer: held until whole, up to a size; a larger one passes as it comes, or is refused. */
+/** A plain answer, held until whole. One that is too large passes as it arrives, or is refused. */
 export class BufferedResponse implements ResponseMode {
   readonly #deps: BufferedDeps;
   /** Bytes that have not left yet. */
@@ -107,7 +107,7 @@ export class BufferedResponse implements ResponseMode {
     return head.status >= 300 ? { kind: "status", status: head.status } : { kind: "unknown", reason };
   }
 
-  /** The bytes as they came, except where they repeat the gateway's credential. `plain`: decoded; undefined where they cannot be. */
+  /** Answers with the bytes as they came, unless they repeat the gateway's credential. `plain`: decoded; undefined if undecodable. */
   #answer(bytes: Buffer, plain: Buffer | undefined, answer: ModelAnswer | undefined, show: Shown): void {
     const { exchange, head, headers, mask } = this.#deps;
     const masked = plain === undefined ? bytes : mask(show(plain));
@@ -119,7 +119,7 @@ export class BufferedResponse implements ResponseMode {
     exchange.answer(head.status, sent, body);
   }
 
-  /** Too large to hold: what came so far leaves now, and the rest follows as it comes. */
+  /** Stops holding: passes on what has arrived, and the rest as it arrives. */
   #pass(): void {
     const { exchange, head, headers } = this.#deps;
     this.#passing = true;

@@ -30,7 +30,7 @@ export interface ForwardParams {
   readonly endpoint: Endpoint;
   /** True where the client asked for a stream, which ends with its client. */
   readonly stream: boolean;
-  /** Take out the usage chunk that the client did not ask for. */
+  /** True if the usage chunk, which the client did not ask for, is removed. */
   readonly dropUsageChunk: boolean;
   /** The refusal that ends a stream which reached a maximum that Farebox wrote; null where the gateway's own event may end it. */
   readonly cutAtMaximum: Refusal | null;
@@ -63,7 +63,7 @@ function isJson(contentType: string | undefined): boolean {
   return /^application\/(?:[\w.+-]+\+)?json\b/i.test(contentType ?? "");
 }
 
-/** The step that passes bytes: the client's to the gateway as they are, the gateway's to the client as they come. */
+/** Passes the client's bytes to the gateway unchanged, and the gateway's to the client as they arrive. */
 export function createForwarder(deps: {
   readonly gateway: Gateway;
   readonly clock: Clock;
@@ -73,7 +73,7 @@ export function createForwarder(deps: {
   const { clock, limits } = deps;
   const running = new Running<Forwarding>();
   let stopped = false;
-  /** One timer for all: the limit is the same for each, so that the first to reach it is the one that began first. */
+  /** One timer for all: the limit is the same for each, so the oldest call reaches it first. */
   let sweep: Timer | undefined;
   const endOverdue = (): void => {
     sweep = undefined;
@@ -152,7 +152,7 @@ class Forwarding implements GatewayReceiver, Indexed {
     }
   }
 
-  /** Ends the call from our side; the client is told. */
+  /** Ends the call from our side, with a refusal for the client. */
   stop(stopped: Stopped): void {
     if (this.#over) return;
     const sent = this.#call?.sent ?? false;
@@ -279,7 +279,7 @@ class Forwarding implements GatewayReceiver, Indexed {
     return body instanceof Upload && !body.isComplete;
   }
 
-  /** After it was sent: with a stream it is cut, without one nothing tells whether it was billed. */
+  /** Ends a call that was sent: a stream is cut; of a plain answer it is not known whether it was billed. */
   #break(reason: string, refusal: Refusal): void {
     if (this.#mode !== undefined) {
       try {
@@ -313,9 +313,9 @@ class Forwarding implements GatewayReceiver, Indexed {
     if (this.#over) return;
     this.#over = true;
     this.#params.watch?.end();
-    // Answered, or given up, before all of it had come: the rest is read past, so that the client can read its answer.
+    // The rest of an unfinished upload is skipped, so that the client can read its answer.
     if (this.#isUploading) (this.#params.body as Upload).discard();
-    // What cannot be read for a bug of ours is the order's failure, not the process's.
+    // A bug while reading an answer fails its request, not the process.
     if (ending instanceof Promise)
       void ending.then(
         (known) => this.#done(this.#forwarded(known)),
@@ -329,7 +329,7 @@ class Forwarding implements GatewayReceiver, Indexed {
     const requestId = this.#head?.header("x-request-id");
     return {
       ending,
-      // What is stored of an answer repeats no credential either.
+      // Stored terms must not repeat the credential either.
       terms: this.#terms && maskedTerms(this.#terms, this.#mask),
       gatewayRequestId:
         requestId === undefined ? null : storedText(this.#repeatsKey ? maskedText(requestId, this.#mask) : requestId),
@@ -350,8 +350,8 @@ interface Indexed {
 }
 
 /**
- * The things that run now, in no order. A plain array: a Set with the turnover of every request leaves a chain of dead
- * tables, through which the garbage collector takes dead requests for live ones (seen: a quarter of all allocations).
+ * Running items, in no order. A plain array: a Set that every request joins and leaves keeps a chain of dead tables,
+ * through which dead requests seem alive to the garbage collector (measured: a quarter of all allocations).
  */
 export class Running<T extends Indexed> {
   readonly #items: T[] = [];
@@ -369,7 +369,7 @@ export class Running<T extends Indexed> {
     last.index = item.index;
   }
 
-  /** A copy: what is done with them may take some out. */
+  /** Returns a copy, because callers may remove items while they iterate. */
   all(): readonly T[] {
     return [...this.#items];
   }

@@ -15,7 +15,7 @@ export function createGatewayHeaders(gatewayKey: string): GatewayHeaders {
   return (exchange, { key }) => {
     // Neither a key's id nor a header's value can contain the separator.
     const idempotencyKey = (value: string) => createHmac("sha256", secret).update(`${key}\0${value}`).digest("hex");
-    // An answer that we read should come readable; what is compressed all the same passes as it is.
+    // Farebox reads answers, so it asks for plain ones. Those that are compressed all the same pass unchanged.
     return { ...forwardableHeaders(exchange.headers(), idempotencyKey), "accept-encoding": "identity" };
   };
 }
@@ -31,7 +31,7 @@ function derivedKey(value: string): string {
   return createHash("sha256").update(`${value}\0without stream usage`).digest("hex");
 }
 
-/** Returns what tells retries of a request apart from others, by the headers that reach the gateway; null without a key. */
+/** Returns a digest that all retries of a request share, by the headers that reach the gateway; null without an idempotency key. */
 export function idempotencyOf(route: string, headers: Readonly<Record<string, string>>): string | null {
   const keys = Object.entries(headers).filter(([name]) => isIdempotencyHeader(name));
   if (keys.length === 0) return null;

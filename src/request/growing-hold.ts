@@ -32,7 +32,7 @@ export const pauseMsMax = 2_000;
 /** Time for output that had arrived when a stream is ended, in milliseconds: it was billed, so it is passed on and counted. */
 const drainMs = 10;
 /** Longest time until the gateway notices a stream's end, in milliseconds. */
-const hearingMs = 50;
+const noticeMs = 50;
 /** Pauses before a ledger that could not be written is asked again. Milliseconds. */
 const retryMs = { first: 50, longest: 1_000 } as const;
 
@@ -60,9 +60,9 @@ export interface GrowDeps {
 }
 
 /**
- * The hold of one stream that states no maximum. What is written is bounded by its bytes, and counted where that is not
- * enough. Extensions are asked for ahead of need, so that the stream does not notice them; where one is late, the reading
- * is paused, and where it is refused and the hold used up, the stream is ended.
+ * The hold of one stream that states no maximum. Output is bounded by its bytes, and counted if that is not enough.
+ * Extensions are requested ahead of need. If one is late, reading pauses; if it is refused and the hold is used up, the
+ * stream ends.
  */
 export class GrowingHold implements StreamWatch {
   readonly #deps: GrowDeps;
@@ -107,7 +107,7 @@ export class GrowingHold implements StreamWatch {
   }
 
   cannotRead(): void {
-    // A stated maximum is taken to be obeyed where nothing can be seen.
+    // The gateway is assumed to obey a stated maximum if the output cannot be seen.
     if (this.#isStated) return this.end();
     this.#isReadable = false;
     this.#pause();
@@ -127,7 +127,7 @@ export class GrowingHold implements StreamWatch {
       if (this.#counts()) this.#written.inFlight(bytes);
     },
     media: () => {
-      // No text bounds an image or sound: as for a stream that cannot be read, the worst case is held before it goes on.
+      // No text bounds an image or sound: as for an unreadable stream, the worst case is held before it continues.
       if (this.#isStated || !this.#counts() || !this.#isReadable) return;
       this.#isReadable = false;
       if (this.#state !== "growing") return;
@@ -215,12 +215,12 @@ export class GrowingHold implements StreamWatch {
         this.#retryMs = Math.min(this.#retryMs * 2, retryMs.longest);
         return;
       case "not_pending":
-        // Somebody else has ended the charge: nothing can be held for this stream any more.
+        // The charge has been settled elsewhere: nothing more can be held for this stream.
         return this.#stop({ code: "ledger_unavailable", running: true });
     }
   }
 
-  /** The bound of the prompt may hide room; then what is held may still be used; then the stream is over. */
+  /** Looks for room in the prompt's bound; then uses up the hold; then ends the stream. */
   async #noRoom(shortage: Shortage): Promise<void> {
     const isLast = this.#refused || !this.#isReadable;
     this.#refused = true;
@@ -230,7 +230,7 @@ export class GrowingHold implements StreamWatch {
     await this.#stop({ code: "budget_exceeded", shortage, scopeName, running: true });
   }
 
-  /** Counts the prompt, once: what its bound held too much pays for output. False where that gives nothing. */
+  /** Counts the prompt, once: the excess of its bound pays for output. Returns false if there is none. */
   async #tighten(): Promise<boolean> {
     if (this.#tightened) return false;
     this.#tightened = true;
@@ -259,7 +259,7 @@ export class GrowingHold implements StreamWatch {
 
   #inFlight(): number {
     const { silentMs, soFar } = this.#written;
-    return silentMs === null ? 0 : tokensInFlight(soFar, silentMs + hearingMs, this.#growth);
+    return silentMs === null ? 0 : tokensInFlight(soFar, silentMs + noticeMs, this.#growth);
   }
 
   #pause(): void {
@@ -277,7 +277,7 @@ export class GrowingHold implements StreamWatch {
     this.#stream?.pace.resume();
   }
 
-  /** Until the time is over, or something makes it pointless to wait. */
+  /** Waits until the time is over or waiting is pointless. */
   #sleep(ms: number): Promise<void> {
     return new Promise((resolve) => {
       const timer = this.#deps.clock.after(ms, resolve);

@@ -11,7 +11,7 @@ export interface Summary {
   readonly firstTokenMs: number | null;
   /** From arrival to sending to the gateway. Milliseconds; null where nothing was sent. */
   readonly overheadMs: number | null;
-  /** Its route, where it is not the path that it was registered for. */
+  /** Its route, if that is not the path of its registration. */
   readonly route?: string;
   /** A bug that stopped it after it was admitted; undefined for none. */
   readonly error?: unknown;
@@ -29,7 +29,7 @@ export function refuse(exchange: Exchange, refusal: Refusal): Summary {
   return notForwarded;
 }
 
-/** A handler for those who have a key, where one is asked for. */
+/** Handles requests with a valid key; without one, if the settings allow it. */
 export function withKey(
   authenticate: Authenticate,
   handle: (exchange: Exchange, who: Authenticated) => Promise<Summary>,

@@ -50,7 +50,7 @@ interface HoldRow {
   readonly retry: number;
 }
 
-/** Asks the ledger to hold an amount: the only such place of an admission. */
+/** Asks the ledger to hold an amount. Every admission does so here. */
 export function writeHold(
   ledger: Pick<Charging, "hold">,
   { id, kind, route, who, quote, tags, retry }: HoldRow,
@@ -84,7 +84,7 @@ interface HoldParams<Fitted = FittedRequest> extends HoldRow {
   readonly fitted: ((tokens: number) => Fitted | null) | null;
 }
 
-/** Most times that a request is fitted again, where less was left than the ledger had said. */
+/** Most times that a request is fitted again because the room has shrunk. */
 const fitsMax = 3;
 
 interface HoldDeps {
@@ -102,7 +102,7 @@ export async function placeHold<Fitted extends FittedRequest>(
   let params: HoldParams = given;
   let { reservation, result, counted } = await tryBoth(deps, params);
   let fitted: Fitted | null = null;
-  // Another request may take the room in between: then less is asked for.
+  // Another request may take the room meanwhile: then less is requested.
   for (let fits = 0; fits < fitsMax && given.fitted !== null && isShort(result); fits++) {
     const tokens = deps.pricer.fit(given.quote, roomNow(result.shortage));
     const next = tokens === null ? null : given.fitted(tokens);
@@ -129,7 +129,7 @@ export async function placeHold<Fitted extends FittedRequest>(
     return { ok: false, refusal: await holdRefusal(result, asked, deps.scopeName) };
   }
   const price = params.quote.model?.price?.version ?? null;
-  // Without a hard budget the whole is held: there is nothing to outgrow.
+  // Without a hard budget the whole is held, so that nothing can outgrow it.
   const growth = result.room === null ? null : reservation.growth;
   const hold = growth === null ? reservation.hold : firstHold(reservation);
   return { ok: true, held: { id: params.id, route: params.route, hold, growth, price, room: result.room }, fitted };
@@ -185,7 +185,7 @@ function roomNow({ window }: Shortage): bigint {
   return room > 0n ? room : 0n;
 }
 
-/** Into what a counted hold would have to fit to change the answer: an exhausted budget might turn out to be merely busy. */
+/** Returns the room into which a counted hold must fit to change the refusal: an exhausted budget may be merely busy. */
 function roomFor({ window, exhausted }: Shortage): bigint {
   return window.budget.limit - window.spent - (exhausted ? 0n : window.held);
 }

@@ -15,8 +15,8 @@ import { refuse, type Summary } from "./handler.ts";
 import { SlidingWindow } from "./sliding-window.ts";
 
 /**
- * The limits of keys and teams. Looking and taking are one step without a wait in between, so that no two requests of a
- * proxy get the same room. Who counts may be in another process, and then answers later.
+ * The limits of keys and teams. Each request checks and takes room in one step without waiting, so that no two requests
+ * of a proxy get the same room. The counters may be in another process, whose answer comes later.
  */
 export interface Limiter {
   /** Takes a request and a slot among the running ones, of the key and its team both or of neither. */
@@ -33,18 +33,18 @@ export type Entry =
 export interface Slot {
   /** True where a limit of tokens applies to it. */
   readonly countsTokens: boolean;
-  /** Reserves so many tokens with everybody who limits them; false, and nothing reserved, where they do not fit. */
+  /** Reserves tokens under every limit that applies. Returns false, and reserves nothing, if they do not fit. */
   reserve(tokens: number): boolean | Promise<boolean>;
   /**
-   * As `reserve`, with the reason where they do not fit. `exact` tells a count from a bound: a bound above a whole
-   * limit is cut to it, because the request may well be smaller; a count above it never fits.
+   * As `reserve`, but returns a refusal if they do not fit. `exact`: the tokens were counted. A count above a whole
+   * limit never fits; a bound above it is cut to it, because the request may well be smaller.
    */
   reserveOrRefuse(tokens: number, exact: boolean): Refusal | null | Promise<Refusal | null>;
-  /** Puts what was used in the place of what was reserved, once; null keeps the reservation. */
+  /** Replaces the reserved tokens by those that were used, once; null keeps the reservation. */
   settleTokens(used: number | null): void;
-  /** Takes the request back: it was refused by a limit, and counts for none. */
+  /** Uncounts a request that a limit refused. */
   cancel(): void;
-  /** Gives the slot up; the first call counts. */
+  /** Releases the slot; only the first call has an effect. */
   leave(): void;
   /** Returns the remainder of the tighter limit of key and team, in OpenAI's names. */
   headers(): HeaderList;
@@ -158,8 +158,8 @@ const free: Entry = { ok: true, slot: unlimited };
 const metersBeforeSweep = 1024;
 
 /**
- * Counts in this process, over any 60 seconds by the monotonic clock, and adds what is known of other proxies: together
- * they pass a limit by what they admit before they have heard of each other, about a second's requests.
+ * Counts in this process, over any 60 seconds by the monotonic clock, and adds the usage that peers reported. Together
+ * proxies exceed a limit by at most the requests that they admit between two reports, about a second's.
  */
 export function createLimiter(deps: {
   readonly clock: Clock;
@@ -278,7 +278,7 @@ class LimitedSlot implements Slot {
     return limitRefusal(met);
   }
 
-  /** Gives unused tokens back to the second that they were taken from; counts additional ones from now on. */
+  /** Returns unused tokens to the second in which they were reserved; counts additional ones now. */
   settleTokens(used: number | null): void {
     const reserved = this.#reserved;
     this.#reserved = null;
@@ -330,8 +330,8 @@ function usedOf({ meter, peers }: Party, now: number): LimitUse {
 }
 
 /**
- * Until this process and the others together are at most there by themselves. Of the others only the sum is known: it is
- * taken to leave evenly over its minute.
+ * Returns the time until the usage here and of peers has fallen to `most`. Of the peers only the sum is known: it is
+ * assumed to leave the window evenly.
  */
 function msUntilRoom(window: SlidingWindow, ofPeers: number, most: number, now: number): number {
   if (ofPeers <= most) return window.msUntilAtMost(most - ofPeers, now);
@@ -339,7 +339,7 @@ function msUntilRoom(window: SlidingWindow, ofPeers: number, most: number, now: 
 }
 
 interface Met extends LimitMet {
-  /** Until it would be admitted, as far as that is known. */
+  /** Estimated time until it would be admitted. */
   readonly waitMs: number;
 }
 

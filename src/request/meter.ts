@@ -68,7 +68,7 @@ export async function meterResponse(deps: MeterDeps, ending: Ending, of: Metered
         };
       }
       if (isUncountable(of)) return { kind: "unknown", reason: "no_usage", doubts: boundedDoubts(of) };
-      // Its price is of the request: nothing need be counted for it, nor can it.
+      // It has a price of requests, so nothing need be counted.
       if (of.request.isUnseen === true)
         return { kind: "counted", tokens: noTokens, errorFactor: unchanged, hiddenTokens: 0 };
       const tokens = await countAll(deps, ending.texts, of);
@@ -144,7 +144,7 @@ function besideText(
     of.model?.reasons === true ? unknownBytes : unknownBytes + Math.ceil((sealedBytes * 3) / 4),
     of,
   );
-  // What does not come true of a predicted answer is billed, and not seen.
+  // Rejected tokens of a predicted answer are billed, but not shown.
   const unknownTokens =
     written + (of.model === undefined || isFlat(of) ? 0 : predictedBound(of.request.size, of.model));
   const hidden = hiddenTokens(of, ranMs);
@@ -189,7 +189,7 @@ function outputTokensMax({ model, request }: Metered): number | undefined {
   return model === undefined ? undefined : model.outputTokensMax * request.size.choices;
 }
 
-/** Reports whether no text tells what it cost; a price of requests needs none. */
+/** Reports whether the cost cannot be counted from text; a price of requests needs no text. */
 function isUncountable(of: Metered): boolean {
   const { model, request } = of;
   const unit = model?.unit ?? "token";

@@ -10,10 +10,10 @@ import { notCapped } from "./output-limit.ts";
 import { refuse, withKey, type Handler } from "./handler.ts";
 import { meteredRequest, type RequestSteps } from "./metered-request.ts";
 
-/** Paths of Farebox's own, and those whose records belong to one key: none of them passes through, in no method. Of `/v1` all else does. */
+/** Farebox's own paths, and those whose records belong to one key. No method passes through them; the rest of `/v1` does. */
 const blockedPaths = [...ownPaths.filter((path) => path !== "/v1"), "/v1/farebox"];
 
-/** Every path of the gateway that nothing else here serves, for every key. */
+/** Forwards every gateway path that no other route serves, for every key. */
 export function passAllThrough(steps: RequestSteps, catalogue: () => Catalogue): Handler {
   const pass = meteredRequest(steps, passthrough);
   const isModel = (name: string): boolean => catalogue().findTask(name, null, steps.clock.now()) !== undefined;
@@ -25,7 +25,7 @@ export function passAllThrough(steps: RequestSteps, catalogue: () => Catalogue):
     return refusal === null ? pass(exchange) : refuse(exchange, refusal);
   });
   return async (exchange) => {
-    // As a gateway may read it that is careless about escapes and letter case.
+    // Escapes and letter case are ignored, as a careless gateway may read the path.
     return isBelow(exchange.path, blockedPaths)
       ? refuse(exchange, { code: "not_found", message: "There is no such path here." })
       : passForKey(exchange);
@@ -52,7 +52,7 @@ function nameInBody(what: string): Refusal {
 /** A segment after one of these names a model, also one that the catalogue does not know. */
 const modelFolders = new Set(["model", "models", "engines", "deployments"]);
 
-/** The model that a path names, as in /v1beta/models/gemini-2.5-flash:generateContent; undefined where none does. */
+/** Returns the model that a path names, as in /v1beta/models/gemini-2.5-flash:generateContent; undefined for none. */
 function modelInPath(path: string, isModel: (name: string) => boolean): string | undefined {
   const segments = decodeURIComponent(path).split("/");
   for (const [index, segment] of segments.entries()) {

@@ -202,7 +202,7 @@ export function createPricer(deps: {
 
     async affordable(quote, body, room, counted) {
       const byBytes = affordableOf(quote, room, terms);
-      // One count tells nothing of what another model's tokenizer makes of the prompt, and no count finds more than this.
+      // The count holds for one tokenizer only, and no count exceeds this.
       if (byBytes === null || quote.models.length > 1) return byBytes;
       if (counted === undefined && affordableOf(quote, room, terms, 0) === byBytes) return byBytes;
       const prompt = counted ?? (await countPrompt(quote, body));
@@ -211,7 +211,7 @@ export function createPricer(deps: {
 
     async tighten(quote, body, room) {
       const { request, model, models } = quote;
-      // One count tells nothing of what another model's tokenizer makes of the prompt.
+      // The count holds for one tokenizer only.
       if (model === undefined || models.length > 1) return undefined;
       const withoutPrompt = firstHold(reservationFor(request, model, 0, terms));
       if (withoutPrompt === null || withoutPrompt > room) return undefined;

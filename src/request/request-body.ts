@@ -6,18 +6,18 @@ import type { ModelRequestResult } from "../wire/model-request.ts";
 import { boundaryOf, FormScanner } from "../wire/multipart.ts";
 import { Upload } from "./upload.ts";
 
-/** A request's body: held whole, or a form that passes while it is looked at. */
+/** A request's body: held whole, or a form that is read as it passes. */
 export interface RequestBody {
-  /** Bytes that are read here: all of it, or the first ones of a form. */
+  /** Bytes that have been read: all of it, or the first ones of a form. */
   readonly seen: Buffer;
   /** Body to send. */
   readonly sent: Buffer | Upload | undefined;
   read(): ModelRequestResult;
-  /** The request is priced and held for: what may still come. */
+  /** Called once the request is held for; says which parts may still come. */
   seal(seal: FormSeal): void;
   /** Unknown parts that came after that. */
   readonly lateUnknown: readonly string[];
-  /** Nothing of it is needed any more. */
+  /** Frees its memory. */
   release(): void;
 }
 
@@ -26,7 +26,7 @@ type RequestBodyResult =
   /** `refusal` is null when the client left meanwhile. */
   | { readonly ok: false; readonly refusal: Refusal | null };
 
-/** The step that reads a body: once and whole, but of a form with files only what its price needs. */
+/** Reads a body once and whole; of a form with files, only as much as its price needs. */
 export async function readRequestBody(exchange: Exchange, endpoint: Endpoint): Promise<RequestBodyResult> {
   const contentType = exchange.header("content-type") ?? "";
   if (endpoint.form !== null && /^multipart\//i.test(contentType))
@@ -48,7 +48,7 @@ export async function readRequestBody(exchange: Exchange, endpoint: Endpoint): P
   };
 }
 
-/** A body of any kind: its first bytes are looked at, and may be all of it. */
+/** Opens a body of any kind, and reads its first bytes. */
 async function openAny(exchange: Exchange, endpoint: Endpoint): Promise<RequestBodyResult> {
   const opened = await exchange.openBody();
   if (!opened.ok) return opened;

@@ -19,13 +19,13 @@ export type Ending =
   | ({ readonly kind: "cut"; readonly reason: string; readonly ranMs: number } & Answered)
   /** The answer itself says how the charge ends. */
   | { readonly kind: "judged"; readonly outcome: Outcome }
-  /** Sent, and nothing tells what became of it. `unreadBytes`: of an answer that cannot be read. */
+  /** Sent, with an unknown result. `unreadBytes`: of an answer that cannot be read. */
   | { readonly kind: "unknown"; readonly reason: string; readonly unreadBytes?: number };
 
 /** `task`: the answer names a task that it made, which ends the charge. */
 export type ResponseEnding = Ending | { readonly kind: "task" } | UsageRefused;
 
-/** The gateway refused the usage that was asked for. Its answer was kept from the client, who has none yet. */
+/** The gateway refused the usage that was asked for. The client has no answer yet. */
 export interface UsageRefused {
   readonly kind: "usageRefused";
   readonly status: number;
@@ -91,16 +91,16 @@ export function passOn({ exchange, pace }: ResponseDeps, bytes: Buffer): void {
   exchange.onDrain(() => pace.resume());
 }
 
-/** The part of a forwarding that depends on the kind of answer: held until whole, or passed as it comes. */
+/** Treatment of an answer by its kind: held until whole, or passed as it arrives. */
 export interface ResponseMode {
   chunk(bytes: Buffer): void;
   /** The answer is complete by its framing. */
   end(): Promise<ResponseEnding> | ResponseEnding;
-  /** The answer broke off; what the client is told is settled here too. */
+  /** The answer broke off. Also ends the client's answer. */
   broken(reason: string, refusal: Refusal): Promise<Ending> | Ending;
 }
 
-/** Sound, an image or a text of its own: each chunk leaves in the tick it came, and nothing of it is read. */
+/** Passes sound, images and other media unread: each chunk leaves in the tick in which it arrived. */
 export class PassthroughResponse implements ResponseMode {
   readonly #deps: ResponseDeps;
 

@@ -1,4 +1,4 @@
-/** The sixty seconds that are over, and the one that is not. */
+/** Sixty finished seconds and the running one. */
 const slots = 61;
 
 /**
@@ -16,33 +16,33 @@ export class SlidingWindow {
     return this.#sum;
   }
 
-  /** Answers the second that it counts in, for `correct`. */
+  /** Returns the second in which it counts, for `correct`. */
   add(amount: number, now: number): number {
     this.#pass(now);
     this.#put(this.#second, amount);
     return this.#second;
   }
 
-  /** Changes what was added in a second by a difference; of one that has left the window nothing remains to change. */
+  /** Adds a difference to a second's amount, unless that second has left the window. */
   correct(second: number, difference: number, now: number): void {
     this.#pass(now);
     if (second > this.#second - slots) this.#put(second, difference);
   }
 
-  /** Milliseconds until the sum is at most so much by itself; 0 when it is already. */
+  /** Returns the milliseconds until the sum falls to `most` without further additions; 0 if it has. */
   msUntilAtMost(most: number, now: number): number {
     this.#pass(now);
     let left = this.#sum;
     for (let second = this.#second - slots + 1; second <= this.#second; second++) {
       if (left <= most) return Math.max(0, (second - 1 + slots) * 1000 - now);
-      left -= this.#amounts[placeOf(second)] ?? 0;
+      left -= this.#amounts[indexOf(second)] ?? 0;
     }
     return Math.max(0, (this.#second + slots) * 1000 - now);
   }
 
   #put(second: number, amount: number): void {
-    const place = placeOf(second);
-    this.#amounts[place] = (this.#amounts[place] ?? 0) + amount;
+    const index = indexOf(second);
+    this.#amounts[index] = (this.#amounts[index] ?? 0) + amount;
     this.#sum += amount;
   }
 
@@ -50,15 +50,15 @@ export class SlidingWindow {
     const second = Math.floor(now / 1000);
     const from = Math.max(this.#second + 1, second - slots + 1);
     for (let each = from; each <= second; each++) {
-      const place = placeOf(each);
-      this.#sum -= this.#amounts[place] ?? 0;
-      this.#amounts[place] = 0;
+      const index = indexOf(each);
+      this.#sum -= this.#amounts[index] ?? 0;
+      this.#amounts[index] = 0;
     }
     if (second > this.#second) this.#second = second;
   }
 }
 
-/** Also for the seconds before the first: a remainder of a negative number is negative. */
-function placeOf(second: number): number {
+/** Returns an index from 0 for negative seconds too. */
+function indexOf(second: number): number {
   return ((second % slots) + slots) % slots;
 }

@@ -4,17 +4,17 @@ import type { OutputListener } from "../wire/stream-output.ts";
 
 /** Observer of a stream that passes. */
 export interface StreamWatch {
-  /** The stream begins: it can be paused, and ended with a reason for its row and a refusal for its client. */
+  /** Called when the stream begins, with the means to pause it and to end it. */
   begin(stream: WatchedStream): void;
-  /** Reports that the output cannot be read: the answer is compressed, or is no stream. */
+  /** Called if the output cannot be read: the answer is compressed, or is no stream. */
   cannotRead(): void;
-  /** Bytes of a stream that can be left unread at first: what they say is within the hold. */
+  /** First bytes of a stream that need not be read: the hold covers their output. */
   readonly unreadBytes: number;
-  /** Hears of what is written. */
+  /** Receives the output. */
   readonly output: OutputListener;
-  /** After every chunk. */
+  /** Called after every chunk. */
   look(): void;
-  /** Nothing more will come. */
+  /** Called when the stream has ended. */
   end(): void;
 }
 
@@ -22,6 +22,7 @@ export interface WatchedStream {
   readonly pace: Pace;
   /** Returns the total time without reading, for any reason, in milliseconds. */
   pausedMs(): number;
+  /** Ends it with a reason for its charge and a refusal for its client. */
   stop(reason: string, refusal: Refusal): void;
 }
 
@@ -31,7 +32,7 @@ export interface Pace {
   resume(): void;
 }
 
-/** One reading that several can stop: it goes on when none of them stops it any more. Each call makes one of them. */
+/** Shares one pace: reading continues when none of its users pauses it. Each call returns the pace of one user. */
 export function sharedPace(pace: Pace): () => Pace {
   let stopping = 0;
   return () => {
@@ -51,7 +52,7 @@ export function sharedPace(pace: Pace): () => Pace {
   };
 }
 
-/** Measures how long nothing was read. */
+/** Measures the time in which reading is paused. */
 export function timedPace(pace: Pace, clock: Pick<Clock, "monotonic">): { readonly pace: Pace; pausedMs(): number } {
   let pausedAt: number | undefined;
   let before = 0;

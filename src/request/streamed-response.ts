@@ -15,7 +15,7 @@ const brokenByUs: Readonly<Record<string, string>> = {
   time_limit: "The answer took longer than FAREBOX_STREAM_LIMIT allows.",
 };
 
-/** A stream on its way: each chunk leaves in the tick it came, headers before the first. */
+/** Passes a stream: each chunk leaves in the tick in which it arrived, headers before the first. */
 export class StreamedResponse implements ResponseMode {
   readonly #deps: ResponseDeps & { readonly endpoint: Endpoint };
   readonly #transcript: Transcript;
@@ -68,13 +68,13 @@ export class StreamedResponse implements ResponseMode {
       return { kind: "unknown", reason: "unreadable_answer", unreadBytes: this.#compressedBytes };
     }
     if (answer.finished) {
-      if (this.#cutAtMaximum !== null && this.#filter?.hasDropped === true) this.#tellBroken(this.#cutAtMaximum);
+      if (this.#cutAtMaximum !== null && this.#filter?.hasDropped === true) this.#endBroken(this.#cutAtMaximum);
       else this.#deps.exchange.end();
       if (answer.failed === true) return this.#cut(answer, "gateway_failed");
       return { kind: "whole", ...writtenIn(answer), ranMs: this.#deps.ranMs() };
     }
     // A clean end without a finish reason: clients would take the piece for a whole answer.
-    this.#tellBroken({
+    this.#endBroken({
       code: "gateway_stream_broken",
       message: "The gateway ended the stream before the answer was complete.",
     });
@@ -83,7 +83,7 @@ export class StreamedResponse implements ResponseMode {
 
   async broken(reason: string, refusal: Refusal): Promise<Ending> {
     const message = brokenByUs[reason] ?? "The gateway broke off in the middle of the stream.";
-    this.#tellBroken(reason === refusal.code ? refusal : { code: "gateway_stream_broken", message });
+    this.#endBroken(reason === refusal.code ? refusal : { code: "gateway_stream_broken", message });
     const answer = this.#plain ? this.#transcript.everything() : await this.#decodedAnswer();
     if (answer === undefined) return { kind: "unknown", reason, unreadBytes: this.#compressedBytes };
     this.#deps.stated(answer);
@@ -99,8 +99,8 @@ export class StreamedResponse implements ResponseMode {
     passOn(this.#deps, bytes);
   }
 
-  /** An event of our own at the end; a compressed stream takes none, so it is broken off. */
-  #tellBroken(refusal: Refusal): void {
+  /** Ends the stream with an event of our own; breaks off a compressed one, which takes none. */
+  #endBroken(refusal: Refusal): void {
     const { exchange, endpoint } = this.#deps;
     if (exchange.clientGone) return;
     if (!this.#plain) {

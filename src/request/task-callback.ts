@@ -14,7 +14,7 @@ import { authenticate, callbackPath, isEvent, relay, type Authentic } from "./ta
 
 /** Largest payload, in bytes: a record may have a picture in it. */
 const bodyBytesMax = 4 * 1024 * 1024;
-/** Callbacks of one task in a minute: the gateway tells an event three times at most. */
+/** Most callbacks of one task in a minute: the gateway sends an event at most three times. */
 const callsPerMinuteMax = 30;
 /** Tasks whose callbacks are counted. */
 const countedTasksMax = 10_000;
@@ -41,7 +41,7 @@ interface TaskCallbackDeps {
 
 /**
  * `POST /v1/farebox/callbacks/{token}`: the gateway says that something happened to a task. That is a hint to look at the
- * task ourselves, and its payload goes on to the client. One that is forged is answered as if there were no such path.
+ * task ourselves, and its payload is relayed to the client. A forged one gets the answer of an unknown path.
  */
 export function taskCallback(deps: TaskCallbackDeps): Handler {
   // Room for all is taken at once, which a proxy without callbacks does not need.

@@ -5,26 +5,26 @@ import type { TaskStore } from "../ports/task-store.ts";
 import { readAccount } from "../wire/account.ts";
 import type { AccountLookup } from "./account.ts";
 
-/** A task that is about to be made. */
+/** A task to be created. */
 export type Candidate = Pick<Task, "charge" | "model" | "taskType">;
 
 type CeilingAdmission =
-  /** `leave` once its creation has ended: from then on the store says whether it runs. */
+  /** Call `leave` when the creation has ended: from then on the store counts the task. */
   { readonly ok: true; readonly leave: () => void } | { readonly ok: false; readonly refusal: Refusal };
 
-/** The step that lets no more tasks run than the gateway's account may run at once. */
+/** Refuses a task beyond those that the gateway's account may run at once. */
 export type AdmitTask = (candidate: Candidate) => Promise<CeilingAdmission>;
 
-/** A creation waits so long for the account record; without one nothing is enforced. Milliseconds. */
+/** Longest wait of a creation for the account record, in milliseconds; without a record nothing is enforced. */
 const patienceMs = 2_000;
 /** Seconds until a client may try again: the interval at which young tasks are polled. */
 const retryAfterSeconds = 5;
 
-const everybody: AdmitTask = async () => ({ ok: true, leave() {} });
+const admitAll: AdmitTask = async () => ({ ok: true, leave() {} });
 
 /**
- * Counts the tasks that the store knows to run and those that are being made, one candidate after the other, so that of
- * many at once exactly as many are admitted as there is room for.
+ * Counts running tasks and those being created, for one candidate after the other: of many at once, exactly as many are
+ * admitted as there is room for.
  */
 export function createCeilingGate(deps: {
   readonly mode: "off" | "enforce";
@@ -32,23 +32,23 @@ export function createCeilingGate(deps: {
   readonly tasks: Pick<TaskStore, "runningTasks">;
   readonly clock: Clock;
 }): AdmitTask {
-  if (deps.mode === "off") return everybody;
+  if (deps.mode === "off") return admitAll;
   const { account, tasks, clock } = deps;
-  const inTheMaking = new Map<string, Candidate>();
+  const beingCreated = new Map<string, Candidate>();
   let turn: Promise<unknown> = Promise.resolve();
 
   const judge = async (candidate: Candidate, ceilings: TaskCeilings): Promise<CeilingAdmission> => {
-    // One that is bound and leaves while the store is read is in neither later on: it is counted as it was before.
-    const known = new Map(inTheMaking);
+    // A creation that ends while the store is read would be counted nowhere, so it is counted as before.
+    const known = new Map(beingCreated);
     for (const task of await tasks.runningTasks()) known.set(task.charge, task);
     const met = ceilingMet(ceilings, countTasks(known.values()), candidate);
     if (met !== null) return { ok: false, refusal: { code: "concurrency_limit", met, retryAfterSeconds } };
-    inTheMaking.set(candidate.charge, candidate);
-    return { ok: true, leave: () => void inTheMaking.delete(candidate.charge) };
+    beingCreated.set(candidate.charge, candidate);
+    return { ok: true, leave: () => void beingCreated.delete(candidate.charge) };
   };
   return async (candidate) => {
     const ceilings = await ceilingsInTime(account, clock);
-    if (ceilings === null) return everybody(candidate);
+    if (ceilings === null) return admitAll(candidate);
     const admission = turn.then(() => judge(candidate, ceilings));
     turn = admission.catch(() => undefined);
     return admission;

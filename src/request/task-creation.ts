@@ -110,7 +110,7 @@ async function readCreation(
   const mentioned = tasksMentioned(body, exchange.query, origin);
   const owners = new Map<string, string | undefined>();
   for (const taskId of mentioned) owners.set(taskId, (await steps.tasks.find(taskId))?.key);
-  // A task that the ledger does not know may be made of, but has no path of its own here.
+  // A request may use a task that the ledger does not know, but only in its body.
   const isForeign =
     [...owners.values()].some((owner) => owner !== undefined && owner !== caller.key) ||
     origin.some((taskId) => owners.get(taskId) !== caller.key);
@@ -142,7 +142,7 @@ function freeOf(request: TaskRequest, at: number): { readonly ok: true; readonly
 
 type Covering = { readonly ok: true; readonly covered: Creation } | Refused;
 
-/** Takes a place among the tasks that may run, and holds what the task can cost. */
+/** Takes a slot among the tasks that may run, and holds the most that the task can cost. */
 async function cover(
   steps: TaskSteps,
   path: CreationPath,
@@ -172,7 +172,7 @@ async function cover(
   }
 }
 
-/** Null when it holds. */
+/** Returns null if the hold was placed. */
 async function hold(
   { ledger, scopeName }: TaskSteps,
   { route }: CreationPath,
@@ -301,8 +301,8 @@ async function bindCreated(
 }
 
 /**
- * The record in a creation's answer. "success" says that the task was taken, unless it states an end or what was used: nothing is
- * completed before it is made.
+ * Returns the record of a creation's answer. A "success" without an end or a consumption means that the task was accepted, not that it is
+ * completed.
  */
 function begun<Record extends TaskRecord>(record: Record): Record {
   return record.status === "completed" && record.endedAt === null && record.consumption === null
@@ -310,10 +310,10 @@ function begun<Record extends TaskRecord>(record: Record): Record {
     : record;
 }
 
-/** More tasks than this in one answer are no creation's. */
+/** Most further tasks of one creation that are charged. */
 const furtherMax = 100;
 
-/** Gives further tasks of one answer a charge each, within the budget where there is room: they run, whatever it says. */
+/** Charges each further task of an answer, without a hold if the budget has no room: the task runs either way. */
 async function bindFurther(
   steps: TaskSteps,
   exchange: Exchange,

@@ -36,13 +36,13 @@ import type { TaskEnding, TaskStore } from "../ports/task-store.ts";
 /** Origin of a task's record: a request of its client, or the poller. */
 type RecordSource = "client" | "poller";
 
-/** A record of a task, null where it could not be had, and who asked for it. */
+/** A record of a task, null if there is none, and its origin. */
 interface Polled {
   readonly record: TaskRecord | null;
   readonly by: RecordSource;
 }
 
-/** A gateway whose record of a settled task changes more often than this is not followed. */
+/** Most corrections of one charge. Later changes of its task's record are ignored. */
 const correctionsMax = 20;
 
 /** Applies task records from clients and the poller. Settles each task once. */
@@ -67,7 +67,7 @@ export function createTaskTracker(deps: {
   readonly random: () => number;
 }): TaskTracker {
   const { tasks, ledger, clock, log } = deps;
-  /** Ends that are being written, by the task: those who hear the same at once wait for the same. */
+  /** Ends that are being written, by task id: concurrent records of one task wait for the same write. */
   const ending = new Map<string, Promise<void>>();
 
   const write = async (task: Task, charge: Charge, end: TaskEnding): Promise<void> => {
@@ -77,7 +77,7 @@ export function createTaskTracker(deps: {
       return;
     }
     if (!result.first) return;
-    await tellEnd(deps, task, charge, end, result);
+    await reportEnd(deps, task, charge, end, result);
   };
 
   const unitsPerUsd = (type: string) => deps.catalogue().taskUnits.get(type)?.toString();
@@ -118,7 +118,7 @@ export function createTaskTracker(deps: {
     return work;
   };
 
-  /** Writes down what is new, and when the poller looks next. */
+  /** Stores what is new, and the time of the next poll. */
   const note = async (task: Task, record: TaskRecord | null, by: RecordSource | "soon"): Promise<void> => {
     const now = clock.now();
     const status = (record && finalStatusOf(record)) ?? record?.status ?? task.status;
@@ -136,7 +136,7 @@ export function createTaskTracker(deps: {
     await tasks.observe(task.taskId, { status, startedAt, seenAt: now, nextPollAt: next, deadlineAt });
   };
 
-  /** A record that states another amount than a settled task was charged corrects its charge, up or down. */
+  /** Corrects the charge of a settled task whose record states another amount, up or down. */
   const correct = async (task: Task, outcome: TaskOutcome): Promise<void> => {
     const found = await reservedFor(task);
     if (found === undefined || found.charge.state !== "posted") return;
@@ -217,7 +217,7 @@ function stateOf(task: Task, record: TaskRecord, by: RecordSource, now: number):
   return status === null && by === "poller" && isPastTimeLimit(ran, null, now) ? "failed" : status;
 }
 
-/** The creation was answered with success; the task's id is what the gateway knows the charge by. */
+/** Describes the end of a task's charge. Its creation was answered with success; the gateway knows it by the task's id. */
 function chargeEnd(task: Task, charge: Charge, at: number) {
   return {
     at,
@@ -229,8 +229,8 @@ function chargeEnd(task: Task, charge: Charge, at: number) {
   };
 }
 
-/** A settled task, for the metrics and the log. */
-async function tellEnd(
+/** Reports a settled task to the metrics and the log. */
+async function reportEnd(
   deps: { readonly keys: KeyStore; readonly catalogue: () => Catalogue; readonly events: Events; readonly log: Log },
   task: Task,
   charge: Charge,

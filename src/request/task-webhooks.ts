@@ -26,7 +26,7 @@ export const callbackPath = "/v1/farebox/callbacks";
 export interface TaskWebhooks {
   /** Reads the client's webhook before anything is held; none where the relay is off. */
   read(body: Buffer): Promise<WebhookConfigResult>;
-  /** The creation with our own callback in it, whose token is written down before the body is given out. */
+  /** Returns the creation with our own callback in it, whose token is stored first. */
   enlist(body: Buffer, charge: string, theirs: WebhookConfig): Promise<Enlisted>;
   shownFor(charge: string): Promise<Shown>;
 }
@@ -104,7 +104,7 @@ export function digestOf(token: string): string {
   return hash("sha256", token);
 }
 
-/** A callback that came from who was asked for it. */
+/** A callback that the gateway has sent. */
 export interface Authentic {
   readonly charge: string;
   /** The client's webhook; its endpoint is "" for none. */
@@ -113,8 +113,8 @@ export interface Authentic {
 }
 
 /**
- * Whose callback this is, by its token and the secret that goes with it; undefined for a forged one. It is looked up by
- * digest, so that the time it takes tells nothing of the tokens that there are.
+ * Returns the callback with this token and secret; undefined for a forged one. It is found by digest, so that the time
+ * this takes reveals nothing about known tokens.
  */
 export async function authenticate(
   { callbacks, seal, log }: Pick<TaskWebhookDeps, "callbacks" | "seal" | "log">,
@@ -143,13 +143,13 @@ interface SealedPayload extends WebhookConfig {
   readonly body: string;
 }
 
-/** The same event has the same key: the gateway tells it again when it had no answer, with another `timestamp` maybe. */
+/** Returns the same key for the same event, which the gateway repeats if it had no answer, perhaps with another `timestamp`. */
 function dedupeKeyOf(charge: string, payload: Buffer): string {
   const data = valueAt(payload, ["data"]);
   return `task_webhook/${charge}/${hash("sha256", data === undefined ? payload : payload.subarray(data.valueStart, data.valueEnd))}`;
 }
 
-/** An event is known again for so long. Milliseconds. */
+/** Time for which an event is recognized, in milliseconds. */
 const rememberedMs = 7 * 86_400_000;
 
 /** Puts a payload into the outbox, for the client's endpoint and with its secret. False where nothing could be written. */

@@ -22,7 +22,7 @@ export const taskPath = "/api/v1/task";
 
 /** The steps of tasks, in addition to those of every request. */
 export interface TaskSteps extends PipelineSteps, TaskPriceDeps {
-  /** The name under which a user knows a budget's scope. */
+  /** Returns the name under which a user knows a budget's scope. */
   readonly scopeName: (shortage: Shortage) => Promise<string>;
   readonly mask: Mask;
   readonly tasks: TaskStore;
@@ -59,14 +59,14 @@ export function cancelTask(steps: TaskSteps, askedOf: AskedOf = unifiedAsked): H
   });
 }
 
-/** The tasks that a request asks for, by their ids, and what of it is forwarded. */
+/** The tasks that a request asks for, by id, and the request to forward. */
 interface AskedTasks {
   readonly taskIds: readonly string[];
   readonly path: string;
   readonly body: Buffer | undefined;
 }
 
-/** Reads which tasks a request asks for; `release` gives its body's memory back. */
+/** Reads which tasks a request asks for; `release` frees the memory of its body. */
 export type AskedOf = (
   exchange: Exchange,
 ) => Promise<
@@ -84,7 +84,7 @@ const unifiedAsked: AskedOf = async (exchange) => {
 };
 
 /**
- * A handler of requests that name tasks: for their owner alone. To anyone else there are none, whether they exist or not.
+ * Handles requests that name tasks, for their owner alone: to anyone else they do not exist.
  * Asking for a task costs nothing, so no limit counts it.
  */
 function ofOwnTasks(

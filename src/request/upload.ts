@@ -5,7 +5,7 @@ import type { BodySink, StreamedBody } from "../ports/gateway.ts";
 /** Bytes of a body that are read before it is priced. */
 const headBytesMax = 64 * 1024;
 
-/** Looks at every byte of an upload as it comes; a refusal ends it. */
+/** Reads every byte of an upload as it passes. */
 interface UploadObserver {
   push(bytes: Buffer): void;
   /** True when enough was seen to price the request. */
@@ -16,8 +16,8 @@ interface UploadObserver {
 type UploadHead = { readonly ok: true } | { readonly ok: false; readonly refusal: Refusal | null };
 
 /**
- * A request body on its way through: its first bytes are kept until the request is priced and held for, then they leave,
- * and the rest as it comes, no faster than the gateway takes it.
+ * A request body that passes through. Its first bytes are kept until the request is held for; the rest follows as it
+ * arrives, no faster than the gateway accepts it.
  */
 export class Upload implements StreamedBody {
   readonly length: number | null;
@@ -38,7 +38,7 @@ export class Upload implements StreamedBody {
     this.#observer = observer;
   }
 
-  /** True when all of it has been handed on. */
+  /** True when all of it has been passed on. */
   get isComplete(): boolean {
     return this.#sentWhole;
   }
@@ -108,12 +108,12 @@ export class Upload implements StreamedBody {
     this.#headBytes += bytes.length;
     if (this.#headBytes < headBytesMax && !this.#observer.isEnough) return;
     this.#body.pause();
-    this.#tellHead({ ok: true });
+    this.#endHead({ ok: true });
   }
 
   #end(): void {
     this.#ended = true;
-    this.#tellHead({ ok: true });
+    this.#endHead({ ok: true });
     if (this.#sink !== undefined && !this.#discarding) this.#endSink();
   }
 
@@ -125,11 +125,11 @@ export class Upload implements StreamedBody {
   #fail(refusal: Refusal | null): void {
     if (this.#discarding || this.#sentWhole) return;
     this.#discarding = true;
-    this.#tellHead({ ok: false, refusal });
+    this.#endHead({ ok: false, refusal });
     this.#onBroken?.(refusal);
   }
 
-  #tellHead(head: UploadHead): void {
+  #endHead(head: UploadHead): void {
     this.#headRead?.(head);
     this.#headRead = undefined;
   }

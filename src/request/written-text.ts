@@ -48,12 +48,12 @@ export class WrittenText {
     return this.#counted + scaleTokens(this.#unknownBytes + this.#underWayBytes, this.#model.tokensPerByte);
   }
 
-  /** The most that what was added since the last count can be. */
+  /** Most tokens that the output since the last count can be. */
   get uncounted(): number {
     return scaleTokens(this.#bytes, this.#model.tokensPerByte);
   }
 
-  /** Counts what was added; what comes meanwhile stays uncounted. Where the counter is busy the bound by bytes stands. */
+  /** Counts what was added before this call. If the counter is busy, the bound by bytes remains. */
   async count(): Promise<void> {
     const { encoding, errorFactor, tokensPerByte } = this.#model;
     const texts = [...this.#pieces.values()].map((pieces) => pieces.join(""));
@@ -78,7 +78,7 @@ export class WrittenText {
     this.#firstAt ??= this.#lastAt;
   }
 
-  /** Since the last output; null before the first. Milliseconds. */
+  /** Milliseconds since the last output; null before the first. */
   get silentMs(): number | null {
     return this.#firstAt === undefined ? null : this.#clock.monotonic() - this.#lastAt;
   }

@@ -50,7 +50,7 @@ export interface Limiting {
 
 type LimitResult = Limiting | { readonly ok: false; readonly refusal: Refusal };
 
-/** Writes the output cap into a request, or what an earlier try with the same idempotency key had. */
+/** Writes the output cap into a request, or the values of an earlier try with the same idempotency key. */
 export function limitOutput(
   steps: WriteSteps,
   exchange: Exchange,
@@ -84,7 +84,7 @@ export function limitOutput(
   return idempotency === null ? limiting : repeated(steps, endpoint, { ...limiting, params, idempotency }, cap);
 }
 
-/** Writes what an earlier try with the same idempotency key had, where there was one. */
+/** Writes the values of an earlier try with the same idempotency key, if there was one. */
 async function repeated(
   steps: WriteSteps,
   endpoint: Endpoint,
@@ -136,7 +136,7 @@ export function additionsTo(
   };
 }
 
-/** Remembers what is written, for retries with the same idempotency key. Answers with a refusal where one was faster. */
+/** Remembers written values for retries with the same idempotency key. Returns a refusal if another try has written others. */
 export async function rememberWritten(
   { ledger }: WriteSteps,
   idempotency: string,
@@ -149,7 +149,7 @@ export async function rememberWritten(
   return result.written === text ? null : writtenOtherwise;
 }
 
-/** Returns the headers of the second try, without usage, and what tells its retries apart. */
+/** Returns the headers of the second try, without usage, and the digest that its retries share. */
 export function withoutUsageOf(route: string, given: Readonly<Record<string, string>>) {
   const headers = headersWithoutUsage(given);
   return { headers, idempotency: idempotencyOf(route, headers) };
@@ -170,13 +170,13 @@ function writtenText({ maximum, toolCalls, usage }: WrittenValues): string {
   });
 }
 
-/** Reports whether such a text says that usage was asked for. */
+/** Reports whether stored values include usage. */
 function asksForUsage(text: string): boolean {
   const values = parseJson(text);
   return isObject(values) && values["include_usage"] === true;
 }
 
-/** The maximum in such a text. */
+/** Returns the maximum in stored values. */
 function maximumIn(text: string): WrittenMaximum | null {
   const values = parseJson(text);
   if (!isObject(values) || typeof values["tokens"] !== "number") return null;
@@ -187,7 +187,7 @@ function maximumIn(text: string): WrittenMaximum | null {
   };
 }
 
-/** For a retry that would be another request at the gateway. */
+/** Refuses a retry that would be another request at the gateway. */
 const writtenOtherwise: Refusal = {
   code: "conflict",
   message:

@@ -35,7 +35,7 @@ export function spendByTeam(
     return new Map(rows.map(({ dimensions, cost }) => [dimensions.team ?? null, cost]));
   };
   /** Returns the known sums with the days that ended since; reads everything if nothing is known. */
-  const broughtTo = async (today: number, month: number, at: number): Promise<Finished> => {
+  const extendedTo = async (today: number, month: number, at: number): Promise<Finished> => {
     const known = finished;
     if (known === null || known.month !== month || known.until > today) {
       return { month, until: today, readAt: at, sums: await sumsOf(atOnce, month, today) };
@@ -44,7 +44,7 @@ export function spendByTeam(
       ? known
       : { ...known, until: today, sums: together(known.sums, await sumsOf(atOnce, known.until, today)) };
   };
-  const readAnew = async (today: number, month: number, at: number): Promise<void> => {
+  const readAgain = async (today: number, month: number, at: number): Promise<void> => {
     try {
       finished = { month, until: today, readAt: at, sums: await sumsOf(later, month, today) };
     } catch {
@@ -55,9 +55,9 @@ export function spendByTeam(
   };
   const finishedBefore = async (today: number, at: number): Promise<ByTeam> => {
     const month = calendar.spanOf("1mo", at).start;
-    const known = await broughtTo(today, month, at);
+    const known = await extendedTo(today, month, at);
     finished = known;
-    if (at - known.readAt >= finishedMs) reading ??= readAnew(today, month, at);
+    if (at - known.readAt >= finishedMs) reading ??= readAgain(today, month, at);
     return known.sums;
   };
 

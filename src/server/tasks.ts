@@ -42,7 +42,7 @@ interface TaskRoutes {
   readonly routes: readonly Route[];
   /** Routes of price files. They come before paths that are passed through. */
   readonly routed: Route;
-  /** Has a task's record fetched and taken to heart. */
+  /** Fetches a task's record and applies it. */
   poll(task: Task): Promise<void>;
   /** Ends every running call at the gateway. */
   stop(): void;

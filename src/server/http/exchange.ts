@@ -73,7 +73,7 @@ export class HttpExchange implements Exchange {
   }
 
   header(name: string): string | undefined {
-    // Node drops the second of these, and of others that nobody here reads.
+    // Node drops repeats of these headers, and of others that are not read here.
     if (name === "authorization" || name === "host") return this.#joined(name);
     return oneText(this.#request.headers[name]);
   }

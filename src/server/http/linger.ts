@@ -15,7 +15,7 @@ export function isLingering(socket: Socket): boolean {
 /**
  * Lets a refused client read its answer while it still writes: when the answer has been sent, our side of the connection is
  * closed and the rest of the body is read past. To close with unread bytes would reset the connection, and a client that
- * writes first would see EPIPE and no answer. Call before the answer ends; Node must be told to close the connection.
+ * writes first would see EPIPE and no answer. Call before the answer ends, so that Node closes the connection.
  */
 export function lingerAfterAnswer(request: IncomingMessage, clock: Clock): void {
   const { socket } = request;
@@ -25,7 +25,7 @@ export function lingerAfterAnswer(request: IncomingMessage, clock: Clock): void 
     lingeringSockets.add(socket);
     socket.end();
     if (request.complete || request.destroyed) return void socket.destroySoon();
-    // Those who listened got their refusal.
+    // Clients that read have their refusal.
     request.removeAllListeners("data");
     request.resume();
     request.once("end", () => socket.destroySoon());

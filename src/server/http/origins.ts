@@ -35,7 +35,7 @@ const forwardingHeaders = [
   "x-real-ip",
 ];
 
-/** True if a proxy in between passed the request on, so the peer's address says nothing. */
+/** Reports whether another proxy forwarded the request, so that the peer's address is not the client's. */
 export function isForwarded(headers: IncomingHttpHeaders): boolean {
   return forwardingHeaders.some((name) => headers[name] !== undefined);
 }

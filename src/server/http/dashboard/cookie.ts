@@ -33,7 +33,7 @@ export function dropSession(exchange: Exchange): HeaderList {
   return [setCookie(exchange, "", 0)];
 }
 
-/** The page's origin, which a browser states with every write, tells if it is on https. */
+/** The page's origin, which a browser sends with every write, shows if it is on https. */
 function setCookie(exchange: Exchange, value: string, seconds: number): HeaderList[number] {
   const isSecure = /^https:/i.test(exchange.header("origin") ?? "");
   const name = (isSecure ? securePrefix : "") + cookieName(exchange);
