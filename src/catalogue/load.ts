@@ -45,7 +45,7 @@ function readLayers({ shipped, user }: PriceFolders): Promise<Layer[]> {
   return Promise.all(wanted.map(({ folder, shown }) => readPriceFolder(folder, shown)));
 }
 
-export interface Layer {
+interface Layer {
   readonly texts: readonly PriceText[];
   readonly faults: readonly Fault[];
 }

@@ -3,6 +3,7 @@ import type { Rates } from "../core/price.ts";
 import { parentClass, statedClass, tokenClasses, type TokenClass } from "../core/usage.ts";
 import { invariant } from "../core/assert.ts";
 import type { RateRule } from "../ports/catalogue.ts";
+import type { Block } from "./read.ts";
 import type { StatedRates } from "./schema.ts";
 
 /** A group's share of the official price, exact: 750_000 millionths is "0.75". */
@@ -21,11 +22,11 @@ export interface StatedSides {
 }
 
 /** Resolved rates, or each class without an exact rate and the reason. */
-export type RatesResult =
+type RatesResult =
   | { readonly ok: true; readonly rates: Rates }
   | { readonly ok: false; readonly faults: readonly RateFault[] };
 
-export interface RateFault {
+interface RateFault {
   readonly class: TokenClass;
   /** `none`: nothing says what it is charged. `inexact`: the share of its official rate cannot be held. */
   readonly kind: "none" | "inexact";
@@ -81,12 +82,24 @@ export function chargedRates(stated: StatedSides, fraction: Fraction | null): Ra
   return faults.length === 0 ? { ok: true, rates: rates as Rates } : { ok: false, faults };
 }
 
-/** A share of a flat price in USD; undefined when it cannot be held exactly. */
-export function chargedUsd(official: string, fraction: Fraction): PicoUsd | undefined {
-  return shareOf(usdOf(official), fraction) as PicoUsd | undefined;
+/**
+ * Returns the gateway's amount, else the group's share of the official one. Undefined after a report, which names the
+ * `field` of the gateway's amount.
+ */
+export function chargedUsd(
+  { official, gateway }: { readonly official: string; readonly gateway?: string | undefined },
+  fraction: Fraction | null,
+  block: Block,
+  field = "gateway",
+): PicoUsd | undefined {
+  if (gateway !== undefined) return usdOf(gateway);
+  const share = fraction === null ? undefined : shareOf(usdOf(official), fraction);
+  if (share === undefined)
+    block.report(fraction === null ? `no charged price; name a group, or state ${field}` : inexact(official, fraction));
+  return share as PicoUsd | undefined;
 }
 
-export function inexact(amount: string, fraction: Fraction): string {
+function inexact(amount: string, fraction: Fraction): string {
   return `${fraction.text} of ${amount} (group "${fraction.group}") cannot be held exactly; state the rate under gateway`;
 }
 

@@ -14,16 +14,7 @@ import { unchanged, type Permille } from "../core/usage.ts";
 import type { CatalogueModel, ModelSpan } from "../ports/catalogue.ts";
 import { contentId } from "../wire/content-id.ts";
 import type { Block } from "./read.ts";
-import {
-  chargedRates,
-  chargedUsd,
-  freeRates,
-  inexact,
-  listRates,
-  usdOf,
-  type Fraction,
-  type StatedSides,
-} from "./rates.ts";
+import { chargedRates, chargedUsd, freeRates, listRates, usdOf, type Fraction, type StatedSides } from "./rates.ts";
 import type { StatedModel, StatedPrice, StatedTraits } from "./schema.ts";
 
 /** A model as its file states it, with the file's defaults beside it. */
@@ -198,16 +189,10 @@ function feesOf(
   for (const [name, stated] of Object.entries(price.fees ?? {})) {
     const here = block.at(name);
     const isWhole = (["usd", "gateway", "input_tokens"] as const).every((field) => here.reliable(field));
-    const charged = !isWhole
-      ? undefined
-      : stated.gateway !== undefined
-        ? usdOf(stated.gateway)
-        : fraction && chargedUsd(stated.usd, fraction);
-    if (charged == null) complete = false;
+    const sides = { official: stated.usd, gateway: stated.gateway };
+    const charged = isWhole ? chargedUsd(sides, fraction, here.at("usd"), `fees.${name}.gateway`) : undefined;
+    if (charged === undefined) complete = false;
     else fees.push([name, { charged, list: usdOf(stated.usd), inputTokens: stated.input_tokens }]);
-    if (isWhole && charged === null)
-      here.at("usd").report(`no charged price; name a group, or state fees.${name}.gateway`);
-    if (isWhole && charged === undefined && fraction !== null) here.at("usd").report(inexact(stated.usd, fraction));
   }
   return complete ? Object.fromEntries(fees) : undefined;
 }
@@ -218,16 +203,8 @@ function flatPrice(
   block: Block,
 ): PriceVersion["perRequest"] | undefined {
   if (!block.reliable("official") || !block.reliable("gateway")) return undefined;
-  const list = usdOf(flat.official);
-  if (flat.gateway !== undefined) return { charged: usdOf(flat.gateway), list };
-  const charged = fraction === null ? undefined : chargedUsd(flat.official, fraction);
-  if (charged !== undefined) return { charged, list };
-  const message =
-    fraction === null
-      ? "no charged price; name a group, or state per_request.gateway"
-      : inexact(flat.official, fraction);
-  block.at("official").report(message);
-  return undefined;
+  const charged = chargedUsd(flat, fraction, block.at("official"), "per_request.gateway");
+  return charged === undefined ? undefined : { charged, list: usdOf(flat.official) };
 }
 
 /** A flat price has no rates; what only rates can use is reported. */

@@ -2,7 +2,7 @@ import { noMoney, scaledDecimal } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
 import type { TaskHistory, TaskQuantity, TaskSpan } from "../ports/catalogue.ts";
 import type { Block } from "./read.ts";
-import { chargedUsd, freeRates, inexact, usdOf, type Fraction } from "./rates.ts";
+import { chargedUsd, freeRates, usdOf, type Fraction } from "./rates.ts";
 import { pin, validities, type ModelStatement, type Validity } from "./resolve.ts";
 import type { StatedTaskPrice } from "./schema.ts";
 
@@ -45,21 +45,8 @@ function versionOf(
   }: { price: StatedTaskPrice; validity: Validity; fraction: Fraction | null; block: Block },
 ): PriceVersion | undefined {
   if (!block.reliable("official") || !block.reliable("gateway")) return undefined;
-  const list = usdOf(price.official);
-  const charged =
-    price.gateway !== undefined
-      ? usdOf(price.gateway)
-      : fraction === null
-        ? undefined
-        : chargedUsd(price.official, fraction);
-  if (charged === undefined) {
-    block
-      .at("official")
-      .report(
-        fraction === null ? "no charged price; name a group, or state gateway" : inexact(price.official, fraction),
-      );
-    return undefined;
-  }
+  const charged = chargedUsd(price, fraction, block.at("official"));
+  if (charged === undefined) return undefined;
   return {
     model: id,
     group: model.group ?? null,
@@ -71,7 +58,7 @@ function versionOf(
     tiers: [{ fromPromptTokens: 0, charged: freeRates, list: freeRates }],
     perRequest: null,
     minimum: { tokens: 0, usd: noMoney },
-    task: { taskType, per: price.per ?? "task", charged, list },
+    task: { taskType, per: price.per ?? "task", charged, list: usdOf(price.official) },
   };
 }
 

@@ -15,7 +15,7 @@ export type Reload =
   /** What was in force stays in force. */
   | { readonly kind: "refused"; readonly faults: readonly Fault[] };
 
-export interface WatchOptions {
+interface WatchOptions {
   readonly folders: PriceFolders;
   readonly clock: Clock;
   /** Told of every reload that was tried. */
@@ -186,12 +186,12 @@ export type BuildReport =
 /** The worker is a .ts file in a checkout and a .js file in the package. */
 const entry = new URL(import.meta.url.endsWith(".ts") ? "./worker.ts" : "./worker.js", import.meta.url);
 
-export type BuiltOnThread =
+type BuiltOnThread =
   | { readonly ok: true; readonly catalogue: LoadedCatalogue }
   | { readonly ok: false; readonly faults: readonly Fault[] };
 
 /** As `buildCatalogue`, on a thread that ends with it. Rejects when the thread cannot run. */
-export function buildOnThread(layers: readonly (readonly PriceText[])[]): Promise<BuiltOnThread> {
+function buildOnThread(layers: readonly (readonly PriceText[])[]): Promise<BuiltOnThread> {
   return new Promise((resolve, reject) => {
     // The process's own flags are not for a thread: `--input-type`, for one, forbids it to have a file.
     const worker = new Worker(entry, { name: "prices", workerData: layers, execArgv: [] });

@@ -1,5 +1,5 @@
 import type { Source } from "./charge.ts";
-import { add, sum, type PicoUsd } from "./money.ts";
+import { add, divideUp, sum, type PicoUsd } from "./money.ts";
 
 /** The gateway account's credits: paid in, used, reserved for requests in flight, left. */
 export const creditKinds = ["total", "used", "frozen", "available"] as const;
@@ -178,11 +178,8 @@ function counterMeasure(
     if (value === undefined) return undefined;
     return (figure === balance ? value : value / perUsd) as PicoUsd;
   };
-  const step = stepOf(
-    samples.map(({ figures }) => figures[name]),
-    scale,
-  );
-  return { name, isCounter: true, billed: (sample) => usd(sample, name), step: roundedUp(step, perUsd), usd };
+  const step = divideUp(stepIn(samples, name, scale), perUsd) as PicoUsd;
+  return { name, isCounter: true, billed: (sample) => usd(sample, name), step, usd };
 }
 
 function balanceMeasure(samples: readonly AccountSample[]): Measure {
@@ -193,10 +190,7 @@ function balanceMeasure(samples: readonly AccountSample[]): Measure {
     return left === undefined ? undefined : (-left as PicoUsd);
   };
   // A whole amount does not show its precision: at best, cents are assumed.
-  const step = stepOf(
-    samples.map(({ figures }) => figures[balance]),
-    cent,
-  ) as PicoUsd;
+  const step = stepIn(samples, balance, cent) as PicoUsd;
   return { name: balance, isCounter: false, billed, step, usd };
 }
 
@@ -213,16 +207,7 @@ function creditsPerUsd(samples: readonly AccountSample[], left: AccountFigure): 
   if (first === undefined) return undefined;
   const largest = others.reduce((best, pair) => (pair.usd > best.usd ? pair : best), first);
   const perUsd = (largest.credits + largest.usd / 2n) / largest.usd;
-  const tolerance =
-    stepOf(
-      samples.map(({ figures }) => figures[left]),
-      scale,
-    ) +
-    perUsd *
-      stepOf(
-        samples.map(({ figures }) => figures[balance]),
-        cent,
-      );
+  const tolerance = stepIn(samples, left, scale) + perUsd * stepIn(samples, balance, cent);
   const fits = pairs.every(({ credits, usd }) => absolute(credits - perUsd * usd) <= tolerance);
   return perUsd > 0n && fits && tolerance * 1000n <= largest.credits ? perUsd : undefined;
 }
@@ -242,8 +227,9 @@ function isStalled(samples: readonly AccountSample[], measure: Measure): boolean
   );
 }
 
-function roundedUp(value: bigint, by: bigint): PicoUsd {
-  return ((value + by - 1n) / by) as PicoUsd;
+function stepIn(samples: readonly AccountSample[], figure: AccountFigure, atMost: bigint): bigint {
+  const texts = samples.map(({ figures }) => figures[figure]);
+  return stepOf(texts, atMost);
 }
 
 function absolute(value: bigint): bigint {

@@ -85,7 +85,7 @@ export interface Charge {
   readonly adjustedBy: string | null;
 }
 
-export type CorrectionFault = "not_posted" | "is_adjustment" | "below_zero" | "too_large";
+type CorrectionFault = "not_posted" | "is_adjustment" | "below_zero" | "too_large";
 
 /**
  * Returns why a charge cannot be corrected by an amount; null when it can. `corrected` is the sum of its corrections so

@@ -1,4 +1,4 @@
-import { changedLimits, type Limits, type LimitsChange } from "./limits.ts";
+import { changed, changedLimits, type Limits, type LimitsChange } from "./limits.ts";
 import type { Scope } from "./budget.ts";
 import type { PicoUsd } from "./money.ts";
 
@@ -24,12 +24,12 @@ export interface Key {
   readonly previous: PreviousSecret | null;
 }
 
-export interface PreviousSecret {
+interface PreviousSecret {
   readonly digest: string;
   readonly validUntil: number;
 }
 
-export interface NewSecret {
+interface NewSecret {
   readonly digest: string;
   readonly madeAt: number;
   /** End of validity of the current secret; null to end it now. */
@@ -47,18 +47,11 @@ export interface KeyChange {
 }
 
 export function changedKey(key: Key, { team, models, limits, outputCap, expiresAt, secret }: KeyChange): Key {
-  const changed = {
-    ...key,
-    team: team === undefined ? key.team : team,
-    models: models === undefined ? key.models : models,
-    limits: changedLimits(key.limits, limits),
-    outputCap: outputCap === undefined ? key.outputCap : outputCap,
-    expiresAt: expiresAt === undefined ? key.expiresAt : expiresAt,
-  };
-  if (secret === undefined) return changed;
+  const after = changed(key, { team, models, limits: changedLimits(key.limits, limits), outputCap, expiresAt });
+  if (secret === undefined) return after;
   const { digest, madeAt, previousValidUntil: validUntil } = secret;
   return {
-    ...changed,
+    ...after,
     digest,
     rotatedAt: madeAt,
     previous: validUntil === null ? null : { digest: key.digest, validUntil },
@@ -125,12 +118,7 @@ export interface TeamChange {
 }
 
 export function changedTeam(team: Team, { models, limits, outputCap }: TeamChange): Team {
-  return {
-    ...team,
-    models: models === undefined ? team.models : models,
-    limits: changedLimits(team.limits, limits),
-    outputCap: outputCap === undefined ? team.outputCap : outputCap,
-  };
+  return changed(team, { models, limits: changedLimits(team.limits, limits), outputCap });
 }
 
 /** Viewers only read; editors also change. */
@@ -170,7 +158,7 @@ export const tagValueBytesMax = 128;
 
 /** Names as keys and teams have them. */
 export function isTagName(text: string): boolean {
-  return /^[a-z0-9][a-z0-9._-]{0,62}$/.test(text);
+  return namePattern.test(text);
 }
 
 /** The tag that names the session of `farebox run` in which a request was made. */
@@ -223,7 +211,7 @@ export function hasRoomForSession({ open, kept }: { readonly open: number; reado
 }
 
 export const runSessionStates = ["open", "ended", "expired"] as const;
-export type RunSessionState = (typeof runSessionStates)[number];
+type RunSessionState = (typeof runSessionStates)[number];
 
 export function stateOfSession({ endedAt, expiresAt }: RunSession, at: number): RunSessionState {
   if (endedAt !== null) return "ended";

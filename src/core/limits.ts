@@ -13,12 +13,16 @@ export const noLimits: Limits = { rpm: null, tpm: null, parallel: null };
 /** Changes to limits; absent fields stay. */
 export type LimitsChange = { readonly [Kind in keyof Limits]?: Limits[Kind] | undefined };
 
+/** Returns a value with the stated fields of a change; undefined ones stay. */
+export function changed<Value extends object>(
+  value: Value,
+  change: { readonly [Name in keyof Value]?: Value[Name] | undefined },
+): Value {
+  return { ...value, ...Object.fromEntries(Object.entries(change).filter(([, field]) => field !== undefined)) };
+}
+
 export function changedLimits(limits: Limits, { rpm, tpm, parallel }: LimitsChange = {}): Limits {
-  return {
-    rpm: rpm === undefined ? limits.rpm : rpm,
-    tpm: tpm === undefined ? limits.tpm : tpm,
-    parallel: parallel === undefined ? limits.parallel : parallel,
-  };
+  return changed(limits, { rpm, tpm, parallel });
 }
 
 export const limitMax = 1_000_000_000;

@@ -4,7 +4,7 @@ import { addressKind } from "./addresses.ts";
  * Protection of the connection. `verified`: TLS with a trusted certificate for this host. `authority`: a trusted
  * certificate, perhaps for another host. `unverified`: encrypted only.
  */
-export type PostgresTls = "none" | "verified" | "authority" | "unverified";
+type PostgresTls = "none" | "verified" | "authority" | "unverified";
 
 /** Address of a PostgreSQL database. The password is a secret. */
 export interface PostgresServer {
@@ -24,7 +24,7 @@ export interface PostgresServer {
   readonly options: string | null;
 }
 
-export type PostgresUrlResult =
+type PostgresUrlResult =
   | { readonly ok: true; readonly server: PostgresServer }
   /** Completes the sentence "FAREBOX_DATABASE …", without any of the text. */
   | { readonly ok: false; readonly problem: string };

@@ -17,7 +17,7 @@ export interface PriceTier {
   readonly list: Rates;
 }
 
-export type PriceTiers = readonly [PriceTier, ...PriceTier[]];
+type PriceTiers = readonly [PriceTier, ...PriceTier[]];
 
 /** Price of one call of a hosted tool, in addition to its tokens. */
 export interface ToolFee {
@@ -71,7 +71,7 @@ export interface PinnedPrice {
 export const anyTaskType = "*";
 
 /** Unit of a task price: the whole task, or each second or piece of its output. */
-export type TaskMeasure = "task" | "second" | "piece";
+type TaskMeasure = "task" | "second" | "piece";
 
 export interface TaskPrice {
   /** Or `anyTaskType`. */
@@ -117,6 +117,10 @@ export function tierFor(price: PriceVersion, promptTokens: number): PriceTier {
 /** Returns one text for one price: fixed key order, integers as decimal strings. Its digest is the version's id. */
 export function canonicalPrice(price: PriceVersion): string {
   const rates = (from: Rates) => tokenClasses.map((name) => from[name].toString());
+  const amounts = ({ charged, list }: Record<"charged" | "list", PicoUsd>) => ({
+    charged: charged.toString(),
+    list: list.toString(),
+  });
   const tiersOf = (tiers: PriceTiers) =>
     tiers.map((tier) => ({
       fromPromptTokens: tier.fromPromptTokens,
@@ -136,20 +140,13 @@ export function canonicalPrice(price: PriceVersion): string {
     source: price.source,
     tierMode: price.tierMode,
     tiers: tiersOf(price.tiers),
-    perRequest: price.perRequest && {
-      charged: price.perRequest.charged.toString(),
-      list: price.perRequest.list.toString(),
-    },
+    perRequest: price.perRequest && amounts(price.perRequest),
     minimum: { tokens: price.minimum.tokens, usd: price.minimum.usd.toString() },
     classes: tokenClasses,
     // Left out when absent: the ids of other prices must not change.
     ...(price.serviceTiers && { serviceTiers: byName(price.serviceTiers, tiersOf) }),
-    ...(price.fees && {
-      fees: byName(price.fees, (fee) => ({ ...fee, charged: fee.charged.toString(), list: fee.list.toString() })),
-    }),
-    ...(price.task && {
-      task: { ...price.task, charged: price.task.charged.toString(), list: price.task.list.toString() },
-    }),
+    ...(price.fees && { fees: byName(price.fees, (fee) => ({ ...fee, ...amounts(fee) })) }),
+    ...(price.task && { task: { ...price.task, ...amounts(price.task) } }),
   });
 }
 

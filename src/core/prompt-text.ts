@@ -18,7 +18,7 @@ export interface ImageSize {
 export type ImageRule = TileRule | PatchRule;
 
 /** Scaled to fit 2048 x 2048, then to a short side of 768, and cut into tiles of 512 x 512. */
-export interface TileRule {
+interface TileRule {
   readonly kind: "tiles";
   /** Tokens of an image at low detail, and of each image in addition to its tiles. */
   readonly base: number;
@@ -26,7 +26,7 @@ export interface TileRule {
 }
 
 /** Scaled until at most `most` square patches cover it. Each patch is a token, times the multiplier. */
-export interface PatchRule {
+interface PatchRule {
   readonly kind: "patches";
   /** Side of a patch in pixels. */
   readonly side: number;

@@ -337,7 +337,7 @@ function moved(all: readonly (readonly [kind: Movement["kind"], amount: PicoUsd,
 }
 
 /** Amount billed for each USD of the ledger, in millionths. A null bound is unknown. */
-export interface BillFactor {
+interface BillFactor {
   readonly value: bigint;
   readonly from: bigint | null;
   readonly to: bigint | null;

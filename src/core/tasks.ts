@@ -237,7 +237,7 @@ export function failureReason(texts: readonly string[]): TaskFailure {
 
 /** The families of tasks for which the account record states a ceiling of their own. */
 export const taskFamilies = ["suno", "luma", "kling", "flux"] as const;
-export type TaskFamily = (typeof taskFamilies)[number];
+type TaskFamily = (typeof taskFamilies)[number];
 
 /** `all` is the ceiling of all tasks together. */
 export const ceilingNames = ["all", ...taskFamilies] as const;

@@ -13,8 +13,6 @@ export const promptClasses = [
 export const completionClasses = ["output", "reasoning", "audio_output", "image_output"] as const;
 export const tokenClasses = [...promptClasses, ...completionClasses] as const;
 
-export type PromptClass = (typeof promptClasses)[number];
-export type CompletionClass = (typeof completionClasses)[number];
 export type TokenClass = (typeof tokenClasses)[number];
 export type TokenCounts = Readonly<Record<TokenClass, number>>;
 
@@ -38,18 +36,7 @@ export function statedClass(name: TokenClass, stated: Readonly<Partial<Record<To
   return stated[name] !== undefined || parent === null ? name : statedClass(parent, stated);
 }
 
-export const noTokens: TokenCounts = {
-  input: 0,
-  cached_input: 0,
-  cache_write: 0,
-  cache_write_1h: 0,
-  audio_input: 0,
-  image_input: 0,
-  output: 0,
-  reasoning: 0,
-  audio_output: 0,
-  image_output: 0,
-};
+export const noTokens = Object.fromEntries(tokenClasses.map((name) => [name, 0])) as TokenCounts;
 
 export function promptTotal(tokens: TokenCounts): number {
   return (

@@ -10,7 +10,7 @@ export interface Loop extends AsyncDisposable {
   run(): Promise<void>;
 }
 
-export interface LoopOptions {
+interface LoopOptions {
   /** Milliseconds before the first run; 0 unless given. */
   readonly firstMs?: number;
   /** Milliseconds between the end of a run and the next, where the step returns nothing or throws. */

@@ -5,7 +5,7 @@ import { nearest, type Fault } from "../core/fault.ts";
 import type { Path, ReadYaml } from "../ports/yaml.ts";
 
 /** Kind of a file and its schema; all fields are optional, so that an empty file is valid. */
-export interface YamlKind<S extends z.ZodType> {
+interface YamlKind<S extends z.ZodType> {
   /** "a price file", for sentences. */
   readonly noun: string;
   readonly schema: S;

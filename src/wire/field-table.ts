@@ -301,7 +301,7 @@ export const passthroughFields = new RequestFields({
   ...free("messages input prompt system instructions content contents systemInstruction tools functions metadata"),
 });
 
-export interface HeaderValues {
+interface HeaderValues {
   readonly free: readonly RegExp[];
   readonly expensive: readonly (readonly [value: RegExp, why: string])[];
 }

@@ -18,12 +18,9 @@ const requestNames = new Set([
 ]);
 const requestPrefixes = ["openai-", "anthropic-", "x-stainless-"];
 
-/** `idempotency-key`, and names with a prefix that a gateway may read as one. */
-const idempotencyName = /idempoten/;
-
-/** Reports that a gateway may read a header as an idempotency key. */
+/** Reports that a gateway may read a header as an idempotency key, whatever prefix it has. */
 export function isIdempotencyHeader(name: string): boolean {
-  return idempotencyName.test(name);
+  return name.includes("idempoten");
 }
 
 /**
@@ -228,8 +225,6 @@ function unknown(findings: Findings, path: string, value: string): void {
   for (const piece of namesIn(value)) findings.mention(piece);
 }
 
-const retriesMax = 1000;
-
 /**
  * Reads `x-stainless-retry-count`, in which the SDKs of OpenAI and Anthropic count how often they have sent a request
  * before: 0 for a first try, and for whatever is not a whole number up to 1000.
@@ -237,10 +232,10 @@ const retriesMax = 1000;
 export function readRetry(header: string | undefined): number {
   if (header === undefined || !/^\d{1,4}$/.test(header)) return 0;
   const retry = Number(header);
-  return retry > retriesMax ? 0 : retry;
+  return retry > 1000 ? 0 : retry;
 }
 
-export type TagsResult =
+type TagsResult =
   | { readonly ok: true; readonly tags: Readonly<Record<string, string>> }
   | { readonly ok: false; readonly refusal: Refusal };
 

@@ -128,14 +128,14 @@ function membersIn(value: unknown): number {
 }
 
 /** The first byte from there on that is no white space. */
-export function skipSpace(bytes: Buffer, from: number): number {
+function skipSpace(bytes: Buffer, from: number): number {
   let at = from;
   while (bytes[at] === 0x20 || bytes[at] === 0x0a || bytes[at] === 0x0d || bytes[at] === 0x09) at++;
   return at;
 }
 
 /** Returns the offset after the value that begins there. */
-export function skipValue(bytes: Buffer, from: number): number {
+function skipValue(bytes: Buffer, from: number): number {
   const first = bytes[from];
   if (first === quote) return skipString(bytes, from);
   if (first === openBrace || first === openBracket) return skipNested(bytes, from);

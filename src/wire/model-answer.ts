@@ -15,7 +15,7 @@ export interface AnswerTerms {
 export type ToolCalls = Readonly<Record<string, number>>;
 
 /** For calls whose number the answer does not state. */
-export const unstatedCall = "unstated_call";
+const unstatedCall = "unstated_call";
 
 /** Calls that run at the client, so that nothing but their tokens is billed. */
 const clientCalls: ReadonlySet<string> = new Set([

@@ -83,16 +83,16 @@ const outputLimitMax = 100_000_000;
 const modelName = /^[^\p{Cc}\p{Cs}]{1,256}$/u;
 
 /** An inspected request body: its long strings are placeholders that state their length. */
-export interface InspectedBody {
+interface InspectedBody {
   readonly body: JsonObject & { readonly model: string };
   /** Top-level fields that are neither free nor plainly read. */
   readonly findings: Findings;
 }
 
-export type InspectResult = ({ readonly ok: true } & InspectedBody) | { readonly ok: false; readonly refusal: Refusal };
+type InspectResult = ({ readonly ok: true } & InspectedBody) | { readonly ok: false; readonly refusal: Refusal };
 
 /** An inspected JSON object, with the positions of its members in its skeleton. */
-export type InspectedObjectResult =
+type InspectedObjectResult =
   | { readonly ok: true; readonly body: JsonObject; readonly skeleton: Buffer; readonly members: readonly JsonMember[] }
   | { readonly ok: false; readonly refusal: Refusal };
 
@@ -185,7 +185,7 @@ export function outputLimitOf(body: JsonObject, ...fields: readonly string[]): S
   return { outputLimit: limitOf(top.value), maximumField: { maximumField: top.name } };
 }
 
-export interface StatedMaximum {
+interface StatedMaximum {
   readonly outputLimit: number | null;
   readonly maximumField: { readonly maximumField?: string };
 }
@@ -219,7 +219,7 @@ export function bytesOutside(bytes: Buffer, field: string): number {
 
 type Refused = { readonly ok: false; readonly refusal: Refusal };
 
-export function invalidJson(message: string): Refused {
+function invalidJson(message: string): Refused {
   return { ok: false, refusal: { code: "invalid_json", message } };
 }
 
@@ -233,7 +233,7 @@ const tooMuch = invalid(
 );
 
 /** A tool that a request declares, with its position: "tools[3]", "tools[3].tools[0]" within a namespace. */
-export interface ListedTool {
+interface ListedTool {
   readonly path: string;
   readonly tool: JsonObject;
   /** Table of its members; undefined for a tool that may run at the gateway. */

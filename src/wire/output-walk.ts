@@ -12,7 +12,7 @@ export interface OutputSink {
 }
 
 /** Output that no tokenizer counts. */
-export interface Uncountable {
+interface Uncountable {
   /** Bytes whose meaning is not known. */
   readonly unknownBytes: number;
   /** Bytes of encrypted reasoning and signatures. */

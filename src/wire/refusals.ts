@@ -6,7 +6,7 @@ import type { CeilingMet } from "../core/tasks.ts";
 import type { Affordable, Refusal } from "../core/refusals.ts";
 
 /** One of our own errors as it leaves: OpenAI's shape with all four fields, `metadata` where there is more to say. */
-export interface RefusalAnswer {
+interface RefusalAnswer {
   readonly status: number;
   readonly headers: readonly (readonly [string, string])[];
   readonly body: string;

@@ -2,7 +2,7 @@ import { createHmac, timingSafeEqual } from "node:crypto";
 import type { RunSession } from "../core/keys.ts";
 
 /** Content of a session's credential. */
-export interface RunCredential extends Pick<RunSession, "id" | "key" | "expiresAt"> {
+interface RunCredential extends Pick<RunSession, "id" | "key" | "expiresAt"> {
   readonly mac: string;
 }
 

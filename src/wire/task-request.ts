@@ -27,7 +27,7 @@ export type TaskRequestResult =
   | { readonly ok: false; readonly refusal: Refusal };
 
 /** Fields of a creation that matter for its price. */
-export interface CreationFields {
+interface CreationFields {
   readonly model: NameSource;
   readonly type: NameSource;
   /** The field whose members a price names; null for the body itself. */

@@ -1,3 +1,4 @@
+import { namePattern } from "../core/keys.ts";
 import { plainDecimal } from "../core/money.ts";
 import type { Consumption, TaskRecord, TaskStatus } from "../core/tasks.ts";
 import {
@@ -71,7 +72,7 @@ function hasEscapedTaskId(text: Buffer): boolean {
 }
 
 /** A refusal that came with a status of success: the code in its envelope, null where it has none, and its texts. */
-export interface RefusedCreation {
+interface RefusedCreation {
   readonly code: number | null;
   readonly texts: readonly string[];
 }
@@ -212,7 +213,7 @@ const usedCredits = "used_credits";
 /** A type is a word that is written down with the task; a text of another kind is none. */
 function typeWord(text: string): string {
   const word = text.trim().toLowerCase();
-  return /^[a-z0-9][a-z0-9._-]{0,62}$/.test(word) ? word : "";
+  return namePattern.test(word) ? word : "";
 }
 
 /** A number as it was written, or a text of one. Below zero is nothing that was used. */

@@ -232,18 +232,15 @@ function usageOf({ counts, isMalformed }: Statement): Usage | undefined {
     imageInput: Math.max(media, cachedImages),
     reasoning: reasoning.count ?? 0,
     ...written,
-    promptContradicts:
-      prompt.contradicts ||
-      cache.contradicts ||
-      counts.audioInput.contradicts ||
-      counts.imageInput.contradicts ||
-      counts.videoInput.contradicts ||
-      counts.documentInput.contradicts,
-    completionContradicts:
-      completion.contradicts ||
-      reasoning.contradicts ||
-      counts.audioOutput.contradicts ||
-      counts.imageOutput.contradicts,
+    promptContradicts: [
+      prompt,
+      cache,
+      counts.audioInput,
+      counts.imageInput,
+      counts.videoInput,
+      counts.documentInput,
+    ].some(contradicts),
+    completionContradicts: [completion, reasoning, counts.audioOutput, counts.imageOutput].some(contradicts),
   });
   const doubts: Doubt[] = [];
   if (cache.splitContradicts || total.contradicts) doubts.push("usage_contradicts");
@@ -280,16 +277,10 @@ function cacheOf(counts: Counts): CacheCounts {
     // What the two do not explain is the more expensive one.
     hour: splitContradicts ? Math.max(whole - short, long) : long,
     isUnsplit,
-    contradicts: cached.contradicts || written.contradicts || five.contradicts || hour.contradicts,
+    contradicts: [cached, written, five, hour].some(contradicts),
     splitContradicts,
-    isOutside:
-      states(counts.cacheRead) || states(counts.created) || states(counts.created5m) || states(counts.created1h),
-    isDetailed:
-      states(counts.cached) ||
-      states(counts.hit) ||
-      states(counts.written) ||
-      states(counts.written5m) ||
-      states(counts.written1h),
+    isOutside: [counts.cacheRead, counts.created, counts.created5m, counts.created1h].some(states),
+    isDetailed: [counts.cached, counts.hit, counts.written, counts.written5m, counts.written1h].some(states),
   };
 }
 
@@ -364,6 +355,10 @@ function agreed(one: Agreed, other: Agreed): Agreed {
 /** Reports that the count is stated and not 0. */
 function states({ count = 0 }: Agreed): boolean {
   return count > 0;
+}
+
+function contradicts(statement: Pick<Agreed, "contradicts">): boolean {
+  return statement.contradicts;
 }
 
 function numberOf({ count = 0 }: Agreed): number {

@@ -100,7 +100,7 @@ function traitText(value: unknown): string {
   return stringify(value, { collectionStyle: "flow", lineWidth: 0 }).trim();
 }
 
-export function entryLines(price: StatedPrice, indent: string, added?: AddedPrice): string[] {
+function entryLines(price: StatedPrice, indent: string, added?: AddedPrice): string[] {
   const { from, until, source, official, gateway, per_request, minimum, tier_mode, tiers, service_tiers, fees } = price;
   const remarks =
     added === undefined

@@ -110,7 +110,7 @@ export function checkPrices(
   return { ok: true, compared, faults, missing };
 }
 
-export type PriceCheckResult =
+type PriceCheckResult =
   | {
       readonly ok: true;
       readonly compared: number;

@@ -12,14 +12,14 @@ export interface Found {
   readonly model: TableModel;
 }
 
-export interface MergeTerms {
+interface MergeTerms {
   /** ISO day on which the prices are compared. */
   readonly day: string;
   /** Tables that must state a rate for it to be used. */
   readonly least: number;
 }
 
-export type Merged =
+type Merged =
   | { readonly ok: true; readonly model: TableModel; readonly differing: readonly PriceDifference[] }
   /** A rate without which there is no price is among them. */
   | { readonly ok: false; readonly differing: readonly PriceDifference[] };

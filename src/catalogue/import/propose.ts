@@ -9,7 +9,7 @@ import { instantOf } from "../resolve.ts";
 import { mergeModels, type Found } from "./merge.ts";
 import type { LeftOut, ReadTable, TableModel, TablePrice, TableServiceTiers } from "./table.ts";
 
-export interface ProposalTerms {
+interface ProposalTerms {
   /** ISO day of the new entries whose table gives no later one. */
   readonly fromDate: string;
   /** The source of an entry, by the names of the tables that state it. */
@@ -40,7 +40,7 @@ export interface AddedPrice {
   readonly kept: readonly TokenClass[];
 }
 
-export interface Proposals {
+interface Proposals {
   readonly proposals: readonly Proposal[];
   readonly unchanged: number;
   readonly differing: readonly PriceDifference[];
@@ -368,7 +368,7 @@ function feesOf({ fees = {} }: TablePrice, before: StatedPrice | null): Pick<Sta
 }
 
 /** Fees that are another one in the table, each with both amounts. */
-export function changedFees(
+function changedFees(
   after: Readonly<Record<string, string>>,
   before: StatedPrice["fees"],
 ): { class: string; before: string | null; after: string }[] {
@@ -452,7 +452,7 @@ function changedRates(after: RatedTiers, before: RatedTiers | null | undefined):
 }
 
 /** Classes whose rate is another one in `after`, of those that it states; each with both rates. */
-export function changedClasses(
+function changedClasses(
   after: StatedRates,
   before: StatedRates,
 ): { class: TokenClass; before: string | null; after: string }[] {

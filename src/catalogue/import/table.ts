@@ -101,9 +101,7 @@ export function faultOfRates({ input, output }: StatedRates): string | undefined
     : undefined;
 }
 
-export type TreeResult =
-  | { readonly ok: true; readonly value: unknown }
-  | { readonly ok: false; readonly problem: string };
+type TreeResult = { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly problem: string };
 
 /** Reads JSON or YAML with every number as the text that it is written in: as a float it would be another one. */
 export function readTree(text: string): TreeResult {

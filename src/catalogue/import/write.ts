@@ -3,12 +3,12 @@ import { existsSync } from "node:fs";
 import { link, mkdir, open, readFile, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 
-export type WriteResult =
+type WriteResult =
   | { readonly ok: true; readonly paths: readonly string[] }
   | { readonly ok: false; readonly problem: string };
 
 /** A file to write: a new one, or one that still has the text that it had when it was read. */
-export interface FileToWrite {
+interface FileToWrite {
   readonly path: string;
   readonly before: string | null;
   readonly after: string;

@@ -33,7 +33,7 @@ const templateTokens = {
 } as const;
 
 /** Texts to tokenise, and tokens to add to their count. */
-export interface TokenInput {
+interface TokenInput {
   readonly texts: readonly string[];
   /** Texts that reach the model with all but ASCII written as `\u` escapes. */
   readonly escaped: readonly string[];
@@ -172,7 +172,7 @@ export interface FunctionDefinition {
  * OpenAI's Harmony guide, and found for the others by hmarr/openai-chat-tokens. Each part of a schema is written once, so
  * that the text is never much longer than the definitions.
  */
-export function renderedFunctions(functions: readonly FunctionDefinition[]): string {
+function renderedFunctions(functions: readonly FunctionDefinition[]): string {
   const types = functions.map((definition) => renderedFunction(definition));
   return `namespace functions {\n\n${types.join("")}} // namespace functions`;
 }

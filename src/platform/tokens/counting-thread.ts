@@ -3,7 +3,7 @@ import type { Encoding } from "../../ports/catalogue.ts";
 import type { TokenCount } from "../../ports/token-counter.ts";
 import type { CountJob, JobBatch, TurnReport } from "./turns.ts";
 
-export interface CountingThreadOptions {
+interface CountingThreadOptions {
   /** Calls that may wait for an answer at once. */
   readonly queueItemsMax: number;
   /** Memory of all texts that wait for an answer: two bytes a UTF-16 unit, and some for each text. */

@@ -13,7 +13,7 @@ export interface CountJob {
 }
 
 /** The tokens of all of a job's texts. */
-export interface CountedJob {
+interface CountedJob {
   readonly id: number;
   readonly tokens: number;
 }

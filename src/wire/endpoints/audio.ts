@@ -28,7 +28,7 @@ const speechPrompt: PromptReader = {
   bytesOutside: (body) => body.length,
 };
 
-export function readSpeechRequest(bytes: Buffer): ModelRequestResult {
+function readSpeechRequest(bytes: Buffer): ModelRequestResult {
   const inspected = inspectBody(bytes, speechFields);
   if (!inspected.ok) return inspected;
   const { body, findings } = inspected;

@@ -1,10 +1,8 @@
 import type { TokenClass } from "../../core/usage.ts";
-import { readChatAnswer, withStreamUsage } from "./chat-completions.ts";
-import { chatTranscript } from "../chat-stream.ts";
+import { chatCompletions } from "./chat-completions.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { clientTools, completionFields } from "../field-table.ts";
 import { isObject, listOr, objectOr } from "../json.ts";
-import { bufferedReader } from "../model-answer.ts";
 import {
   bytesOutside,
   choicesOf,
@@ -20,7 +18,6 @@ import {
   type ModelRequestResult,
   type PromptReader,
 } from "../model-request.ts";
-import { refusalEvent } from "../refusals.ts";
 
 /** What the interface writes where no maximum is stated. */
 const defaultOutputTokens = 16;
@@ -41,7 +38,7 @@ const prompt: PromptReader = {
   bytesOutside: (body) => bytesOutside(body, "prompt"),
 };
 
-export function readCompletionRequest(bytes: Buffer): ModelRequestResult {
+function readCompletionRequest(bytes: Buffer): ModelRequestResult {
   const inspected = inspectBody(bytes, completionFields);
   if (!inspected.ok) return inspected;
   const { body, findings } = inspected;
@@ -76,17 +73,13 @@ export function readCompletionRequest(bytes: Buffer): ModelRequestResult {
   };
 }
 
+/** Its answers and streams have the form of a chat's. */
 export const completions: Endpoint = {
+  ...chatCompletions,
   route: "/v1/completions",
   fields: completionFields,
   readRequest: readCompletionRequest,
-  form: null,
-  answersMedia: false,
-  answerReader: () => bufferedReader(readChatAnswer),
-  transcript: chatTranscript,
   maximum: { api: "completions", fields: ["max_tokens"], absent: defaultOutputTokens },
-  askForUsage: withStreamUsage,
-  breakEvent: refusalEvent,
 };
 
 /** Prompts without a chat around them. */

@@ -25,7 +25,7 @@ const prompt: PromptReader = {
   bytesOutside: (body) => bytesOutside(body, "input"),
 };
 
-export function readEmbeddingRequest(bytes: Buffer): ModelRequestResult {
+function readEmbeddingRequest(bytes: Buffer): ModelRequestResult {
   const inspected = inspectBody(bytes, embeddingFields);
   if (!inspected.ok) return inspected;
   const { body, findings } = inspected;

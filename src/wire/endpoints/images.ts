@@ -1,3 +1,4 @@
+import type { RequestSize } from "../../core/bounds.ts";
 import type { TokenClass, Usage } from "../../core/usage.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { imageFields } from "../field-table.ts";
@@ -11,8 +12,10 @@ import {
   choicesOf,
   inspectBody,
   invalid,
+  noParts,
   parseBody,
   tooManyNames,
+  type ModelRequest,
   type ModelRequestResult,
   type PromptReader,
 } from "../model-request.ts";
@@ -46,24 +49,17 @@ export const uncounted: PromptReader = {
 
 const completion: readonly TokenClass[] = ["image_output", "output", "reasoning"];
 
-export function readImageRequest(bytes: Buffer): ModelRequestResult {
+function readImageRequest(bytes: Buffer): ModelRequestResult {
   const inspected = inspectBody(bytes, imageFields);
   if (!inspected.ok) return inspected;
   const { body, findings } = inspected;
   const pieces = choicesOf(body["n"]);
   if (pieces === undefined) return invalid("n", "'n' must be a whole number of at least 1");
-  const stream = body["stream"] === true;
-  const imageParts = [body["image"], body["mask"]].flatMap((given) => given ?? []).length;
-  return requestOf({
-    model: body.model,
-    stream,
-    pieces,
+  const size = {
     textBytes: bytes.length,
-    imageParts,
-    findings,
-    isClear: true,
-    prompt,
-  });
+    imageParts: [body["image"], body["mask"]].flatMap((given) => given ?? []).length,
+  };
+  return requestOf({ model: body.model, stream: body["stream"] === true, pieces, prompt }, size, findings);
 }
 
 function readImageForm(form: FormHead): ModelRequestResult {
@@ -74,52 +70,28 @@ function readImageForm(form: FormHead): ModelRequestResult {
   if (pieces === undefined) return invalid("n", "'n' must be a whole number of at least 1");
   const findings = formFindings(form, imageFields);
   if (findings === undefined) return tooManyNames;
+  const size = { textBytes: form.bytes, imageParts: imagesMax };
   const stream = form.values.get("stream") === "true";
-  return requestOf({
-    model: model.model,
-    stream,
-    pieces,
-    textBytes: form.bytes,
-    imageParts: imagesMax,
-    findings,
-    isClear: form.isClear,
-    prompt: uncounted,
-  });
+  return requestOf({ model: model.model, stream, pieces, prompt: uncounted }, size, findings, form.isClear);
 }
 
-function requestOf(of: {
-  readonly model: string;
-  readonly stream: boolean;
-  readonly pieces: number;
-  readonly textBytes: number;
-  readonly imageParts: number;
-  readonly findings: Findings;
-  readonly isClear: boolean;
-  readonly prompt: PromptReader;
-}): ModelRequestResult {
+/** `isClear`: false for a form that another reader could read differently. */
+function requestOf(
+  stated: Pick<ModelRequest, "model" | "stream" | "prompt"> & { readonly pieces: number },
+  size: Pick<RequestSize, "textBytes" | "imageParts">,
+  findings: Findings,
+  isClear = true,
+): ModelRequestResult {
   return {
     ok: true,
     request: {
-      model: of.model,
-      stream: of.stream,
+      ...stated,
       wantsStreamUsage: true,
-      size: {
-        textBytes: of.textBytes,
-        messages: 0,
-        tools: 0,
-        imageParts: of.imageParts,
-        audioParts: 0,
-        fileParts: 0,
-        choices: of.pieces,
-        outputLimit: null,
-        unboundedFields: of.findings.context,
-      },
-      unboundedFields: of.isClear ? of.findings.expensive : [...of.findings.expensive, "form"],
-      fields: of.findings,
+      size: { ...noParts, ...size, choices: stated.pieces, outputLimit: null, unboundedFields: findings.context },
+      unboundedFields: isClear ? findings.expensive : [...findings.expensive, "form"],
+      fields: findings,
       classes: { prompt: ["input", "cached_input", "image_input"], completion },
-      prompt: of.prompt,
       isUnseen: true,
-      pieces: of.pieces,
     },
   };
 }

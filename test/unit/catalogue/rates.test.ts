@@ -1,5 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import type { Block } from "../../../src/catalogue/read.ts";
 import { chargedRates, chargedUsd, listRates, readFraction } from "../../../src/catalogue/rates.ts";
 import {
   formatRate,
@@ -49,7 +50,15 @@ describe("a group's share", () => {
         const share = readFraction("g", text);
         const product = amount * share.millionths;
         const expected = product % 1_000_000n === 0n ? product / 1_000_000n : undefined;
-        expect(chargedUsd(formatUsd(amount as PicoUsd), share)).toBe(expected);
+        const reports: string[] = [];
+        const block: Block = {
+          at: () => block,
+          reliable: () => true,
+          report: (message) => reports.push(message),
+          line: () => 1,
+        };
+        expect(chargedUsd({ official: formatUsd(amount as PicoUsd) }, share, block)).toBe(expected);
+        expect(reports).toHaveLength(expected === undefined ? 1 : 0);
         expect(parseUsd(formatUsd(amount as PicoUsd))).toBe(amount);
       }),
     );
