@@ -21,7 +21,7 @@ export type CatalogueResult =
   | { readonly ok: true; readonly catalogue: LoadedCatalogue; readonly origins: Origins }
   | { readonly ok: false; readonly faults: readonly Fault[] };
 
-/** As `buildCatalogue`, where every file could be read: equal texts give an equal catalogue. */
+/** Builds a catalogue from files that could all be read: equal texts give an equal catalogue. */
 export type CatalogueBuilder = (layers: readonly (readonly PriceText[])[]) => CatalogueResult;
 
 /** Position of a statement. */
@@ -34,9 +34,9 @@ interface Location {
 type LocationIn = (file: ReadFile, layer: number, path: Path) => Location;
 
 /**
- * Builds the catalogue from layers of files, later layers over earlier ones: a model replaces the whole model of its id, a
- * group the group of its name. Pure; every fault that can be seen is reported, in the order of the files. `unreadable`
- * are the faults of files whose text could not be had: what they may hold is not reported as unknown.
+ * Builds the catalogue from layers of files. A model of a later layer replaces the whole model of its id, a group the
+ * group of its name. Reports every fault, in the order of the files. `unreadable`: faults of files that could not be
+ * read; groups that they may state are not reported as unknown.
  */
 export function buildCatalogue(
   layers: readonly (readonly PriceText[])[],
@@ -302,7 +302,7 @@ export interface ModelOrigin {
   /** Counts from 0, the shipped files. */
   readonly layer: number;
   readonly line: number;
-  /** Of each of its prices. */
+  /** Line of each of its prices. */
   readonly lines: readonly number[];
 }
 

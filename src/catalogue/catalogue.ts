@@ -8,7 +8,7 @@ export type Entry = ModelHistory;
 
 /** The catalogue with what price files say beside the models. */
 export interface LoadedCatalogue extends Catalogue {
-  /** What it is made of, as data that can be sent between threads. */
+  /** Its content, as data that can be sent between threads. */
   readonly parts: CatalogueData;
 }
 

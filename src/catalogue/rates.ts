@@ -110,7 +110,7 @@ export function usdOf(text: string): PicoUsd {
   return amount;
 }
 
-/** For prices of a request, beside which tokens cost nothing. */
+/** Rates next to a price of requests, where tokens cost nothing. */
 export const freeRates: Rates = fill(() => 0n as PicoUsdPerToken);
 
 function shareOf(amount: bigint, fraction: Fraction): bigint | undefined {

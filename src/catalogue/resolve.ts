@@ -67,7 +67,7 @@ function traitsOf(statement: ModelStatement): Omit<CatalogueModel, "price"> {
       .report("is only for models without a tokenizer of their own; leave it out, or write `tokenizer: null`");
   }
   const needed = (field: "context_tokens" | "max_output_tokens") => {
-    // What makes tasks only reads no tokens.
+    // A model with task prices alone reads no tokens.
     const isForTasks = model.tasks !== undefined && model.prices === undefined && block.reliable("prices");
     const missing =
       stated[field] === undefined && !isForTasks && block.reliable(field) && defaultsBlock.reliable(field);
@@ -292,9 +292,8 @@ export function instantOf(day: string): number {
 }
 
 /**
- * Spans of prices in their order. A price ends where the next one begins; one that states another end overlaps its
- * successor or leaves a gap, and either is reported, because a gap would make requests free of a price unnoticed.
- * A day that was cut out for a fault of its own is compared with nothing.
+ * Returns the spans of prices in their order. A price ends where the next one begins. Reports a stated end that overlaps
+ * the next price or leaves a gap, in which requests would have no price.
  */
 export function validities(prices: readonly (Dated | undefined)[], block: Block): readonly Validity[] {
   return prices.map((price, index) => {

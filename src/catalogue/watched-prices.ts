@@ -12,7 +12,7 @@ import { Worker } from "node:worker_threads";
 export type Reload =
   /** They are in force; `before` is the digest of what was. */
   | { readonly kind: "taken"; readonly before: string; readonly catalogue: LoadedCatalogue }
-  /** What was in force stays in force. */
+  /** The previous prices stay in force. */
   | { readonly kind: "refused"; readonly faults: readonly Fault[] };
 
 interface WatchOptions {
@@ -22,7 +22,7 @@ interface WatchOptions {
   readonly onReload: (reload: Reload) => void;
   /** Time without changes before files are read, in milliseconds; 250 unless given. */
   readonly quietMs?: number;
-  /** How often the user's folder is read where no notice of a change came; 5 s unless given. */
+  /** Time between two reads of the user's folder without a notice of a change, in milliseconds; 5 s unless given. */
   readonly pollMs?: number;
   /** Builds the first catalogue; `buildCatalogue` unless given. */
   readonly build?: CatalogueBuilder;
@@ -52,7 +52,7 @@ export class WatchedPrices implements Disposable {
   readonly #checks: Loop;
   #current: LoadedCatalogue;
   #shipped: readonly PriceText[];
-  /** Of the texts that were last taken or refused. */
+  /** Fingerprint of the texts that were last taken or refused. */
   #seen: string;
   #watcher: FSWatcher | null = null;
   /** Read all files in the next check, the shipped ones too, even if none seems to have changed. */
@@ -178,7 +178,7 @@ function fingerprint(texts: PriceTexts): string {
   return createHash("sha256").update(JSON.stringify(texts)).digest("hex");
 }
 
-/** What the thread answers with: data only. */
+/** The thread's answer, as data. */
 export type BuildReport =
   | { readonly ok: true; readonly parts: CatalogueData }
   | { readonly ok: false; readonly faults: readonly Fault[] };
@@ -190,7 +190,7 @@ type BuiltOnThread =
   | { readonly ok: true; readonly catalogue: LoadedCatalogue }
   | { readonly ok: false; readonly faults: readonly Fault[] };
 
-/** As `buildCatalogue`, on a thread that ends with it. Rejects when the thread cannot run. */
+/** Runs `buildCatalogue` on a thread that ends with it. Rejects when the thread cannot run. */
 function buildOnThread(layers: readonly (readonly PriceText[])[]): Promise<BuiltOnThread> {
   return new Promise((resolve, reject) => {
     // The process's own flags are not for a thread: `--input-type`, for one, forbids it to have a file.

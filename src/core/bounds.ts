@@ -200,7 +200,7 @@ export interface ToolBound {
   readonly calls: number;
   /** True if the request itself states the number of calls. */
   readonly isStated: boolean;
-  /** Of the most expensive tool. */
+  /** Fee of the most expensive tool. */
   readonly feePerCall: PicoUsd;
   readonly inputTokensPerCall: number;
 }

@@ -22,7 +22,7 @@ import {
 } from "./usage.ts";
 
 export interface Cost {
-  /** What the gateway charges, its minimum included. */
+  /** Amount that the gateway charges, its minimum included. */
   readonly charged: PicoUsd;
   /** The same tokens at the provider's official rates, without a minimum. */
   readonly list: PicoUsd;
@@ -47,7 +47,7 @@ export interface CostItem {
   readonly class: TokenClass | "request" | "minimum" | "fee";
   /** `minimum`: tokens missing to the minimum. `fee`: calls. */
   readonly tokens: number;
-  /** For `fee`, the type of the tool's items. */
+  /** Type of the tool's items; only for `fee`. */
   readonly tool?: string;
   /** Null where no tokens are priced: a flat request, and an amount added up to a minimum in USD. */
   readonly rate: PicoUsdPerToken | null;
@@ -102,7 +102,7 @@ export function decidingPrice(
   return costOf(servedPrice, tokens, billing).charged > costOf(price, tokens, billing).charged ? servedPrice : price;
 }
 
-/** As `costUnder`; null beyond 64 bits of pico-USD. */
+/** Returns `costUnder`; null beyond 64 bits of pico-USD. */
 export function costWithinRange(
   prices: ChargePrices,
   tokens: TokenCounts,

@@ -28,13 +28,13 @@ export function parseUsd(text: string): PicoUsd | undefined {
   return value === undefined || value > picoUsdMax ? undefined : (value as PicoUsd);
 }
 
-/** As `parseUsd`, with a sign before the digits where one is wanted: "-0.05", "+2". */
+/** Reads what `parseUsd` reads, with an optional sign before the digits: "-0.05", "+2". */
 export function parseSignedUsd(text: string): PicoUsd | undefined {
   const amount = parseUsd(text.replace(/^[+-]/, ""));
   return amount !== undefined && text.startsWith("-") ? (-amount as PicoUsd) : amount;
 }
 
-/** As `parseUsd`, for amounts written in code. Throws RangeError on a malformed one. */
+/** Reads an amount that is written in code. Throws RangeError on a malformed one. */
 export function usd(text: string): PicoUsd {
   const value = parseUsd(text);
   if (value === undefined) throw new RangeError(`not an amount of USD: ${text}`);
@@ -95,7 +95,7 @@ export function smaller(a: PicoUsd, b: PicoUsd): PicoUsd {
   return a < b ? a : b;
 }
 
-/** How many of `steps` a part of a whole comes to, rounded down and at most all; for bars. */
+/** Returns the number of `steps` that a part of a whole fills, rounded down and at most all; for bars. */
 export function stepsOf(part: PicoUsd, whole: PicoUsd, steps: number): number {
   if (part <= 0n || whole <= 0n) return 0;
   return Math.min(steps, Number((part * BigInt(steps)) / whole));

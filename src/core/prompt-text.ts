@@ -8,7 +8,7 @@ export interface ImagePart {
   readonly detail: string;
 }
 
-/** In pixels. */
+/** Size in pixels. */
 export interface ImageSize {
   readonly width: number;
   readonly height: number;

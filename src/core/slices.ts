@@ -69,7 +69,7 @@ export function exceedsStated(progress: HoldProgress, slices: Slices): boolean {
   return !isWorstCase(progress, slices) && written(progress) > progress.covered;
 }
 
-/** As `nextStep` for a stated maximum: the stream ends at it, so nothing is done before a count exceeds it. */
+/** Does what `nextStep` does for a stated maximum: the stream ends at it, so nothing is done before a count exceeds it. */
 export function stepBeyondStated(progress: HoldProgress, slices: Slices): Step {
   if (!exceedsStated(progress, slices)) return "wait";
   return progress.uncounted > 0 ? "count" : "extend";

@@ -8,10 +8,14 @@ export type ChargeInputs = Pick<Charge, "at" | "model" | "formula" | "source" | 
   Partial<Pick<Charge, "billing">>;
 
 /**
- * Why a charge cannot be recomputed under other prices:
- * `assumed`: its amount is a hold, which follows from the bounds of a request that nobody has kept; `no_usage`: it had no
- * price then, and nothing tells what it used; `task`, `adjustment`: it states its amount; `unknown_model`, `no_price`: the
- * other prices do not name its model, or have none in force at its time; `too_large`: it would cost more than a charge can hold.
+ * Reasons why a charge cannot be recomputed under other prices.
+ *
+ * - `assumed`: its amount is a hold, and the bounds that it follows from are not stored.
+ * - `no_usage`: it had no price, and its usage is unknown.
+ * - `task`, `adjustment`: it states its amount.
+ * - `unknown_model`: the other prices do not name its model.
+ * - `no_price`: the other prices have none in force at its time.
+ * - `too_large`: it would cost more than a charge can hold.
  */
 export const notRecomputed = [
   "assumed",

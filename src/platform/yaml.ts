@@ -112,7 +112,7 @@ function readWithPlaces<S extends z.ZodType>(
   };
 }
 
-/** Where a name is stated twice in one block, the rest of the file is read with the first. */
+/** Keeps the first of two equal names in a block, so that the rest of the file can be read. */
 function keepFirst(document: Document): void {
   visit(document, {
     Map(_, map) {

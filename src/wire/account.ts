@@ -9,13 +9,13 @@ import { parseUsd, type PicoUsd } from "../core/money.ts";
 import type { CeilingName, TaskCeilings } from "../core/tasks.ts";
 import { objectOr, storedCharsMax, storedText, type JsonObject } from "./json.ts";
 
-/** What Farebox uses of the gateway's account record. Null is unknown, never 0. */
+/** The part of the gateway's account record that Farebox uses. Null is unknown, never 0. */
 export interface Account {
   /** May be below zero. */
   readonly balance: PicoUsd | null;
   readonly credits: Credits;
   readonly plan: string | null;
-  /** How it is billed: `ppu` occurs. */
+  /** Kind of billing, such as `ppu`. */
   readonly type: string | null;
   readonly ceilings: TaskCeilings;
 }

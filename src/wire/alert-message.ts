@@ -7,7 +7,7 @@ import { formatUsd, type PicoUsd } from "../core/money.ts";
 export interface AlertMessage {
   readonly id: string;
   readonly type: AlertType;
-  /** When it was noticed, ISO 8601 UTC. */
+  /** Time at which its cause was found, ISO 8601 UTC. */
   readonly time: string;
   readonly severity: "warning" | "critical";
   readonly title: string;
@@ -132,7 +132,7 @@ function budgetData({ budget, subject, spent, held, start, end }: BudgetWindow, 
   };
 }
 
-/** For reading: at most four decimals, cut off; the exact amount is in `data`. */
+/** Formats an amount for reading: at most four decimals, cut off. The exact amount is in `data`. */
 function shortUsd(amount: PicoUsd): string {
   return formatUsd(amount).replace(/(\.\d{4})\d+$/, "$1");
 }

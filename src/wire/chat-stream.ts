@@ -64,7 +64,7 @@ function writes(event: JsonObject): boolean {
   );
 }
 
-/** As OpenAI's clients tell it: no JSON begins like this. */
+/** Recognizes the end of a stream as OpenAI's clients do: no JSON begins like this. */
 function isDone(data: string): boolean {
   return data.startsWith("[DONE]");
 }
@@ -76,7 +76,7 @@ class ChatEventReader implements EventReader {
   readonly #envelope: OutputSink;
   #usage: Usage | undefined;
   #usageIsFinal = false;
-  /** What was written when the usage came: it does not cover what came after it. */
+  /** Output written before the usage came; the usage does not cover later output. */
   #usageAmount = 0;
   #servedModel: string | null = null;
   #serviceTier: unknown;

@@ -136,7 +136,7 @@ export const chatParts = kinds({
   image_url: { ...free("image_url"), ...cached },
   input_audio: { ...free("input_audio"), ...cached },
   file: { ...free("file"), ...cached },
-  // What Anthropic's models said and were told, as some clients send it back.
+  // Earlier turns in Anthropic's form, which some clients send back.
   thinking: { ...free("thinking signature"), ...cached },
   redacted_thinking: { ...free("data"), ...cached },
   tool_use: { ...free("id name input"), ...cached },
@@ -160,7 +160,7 @@ export const responsesFields = new RequestFields({
     ...free("context effort generate_summary summary enabled exclude max_tokens"),
     mode: expensive("it may run the model several times", { unless: ["standard"] }),
   }),
-  // What the gateway has stored becomes a part of the prompt.
+  // Content that the gateway has stored becomes a part of the prompt.
   ...context("conversation previous_response_id context_management"),
   prompt: expensive("a stored prompt can bring a model's tools with it", { shown: true }),
 });
@@ -199,7 +199,7 @@ export const responseTools: ReadonlyMap<string, RequestFields | "text"> = new Ma
   ["tool_search", new RequestFields(free("type description execution parameters"))],
 ]);
 
-/** What Codex knows of its own items; it reaches no model. */
+/** Codex's notes on its own items; they reach no model. */
 export const itemMetadata = "internal_chat_message_metadata_passthrough";
 
 const item = (names: string) => free(`${itemMetadata} ${names}`);
@@ -317,7 +317,7 @@ export const headerValues: ReadonlyMap<string, "free" | HeaderValues> = new Map<
   [
     "anthropic-beta",
     {
-      // What they permit is in the body, where its price is read.
+      // The features that they permit are in the body, where their price is read.
       free: [
         /^(prompt-caching|extended-cache-ttl|interleaved-thinking|token-efficient-tools|fine-grained-tool-streaming|pdfs|files-api|message-batches|token-counting|computer-use|structured-outputs|context-management|oauth|claude-code)-/,
       ],

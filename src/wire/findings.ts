@@ -3,8 +3,8 @@ import { isObject, listOr, objectOr, parseJson, skipString } from "./json.ts";
 import type { Kinds } from "./field-table.ts";
 
 /**
- * What a field of a request means for its price and for who answers. A field that a table does not have is unknown: it
- * holds the model's whole context, and its charge has the doubt `unknown_field`.
+ * Meaning of a request's field for its price and for the model that answers. A field that is not in the table is
+ * unknown: it holds the model's whole context, and its charge has the doubt `unknown_field`.
  *
  * - `priced`: read when the request is priced; refused when given twice or in another letter case.
  * - `free`: cannot raise the cost beyond the text it adds to the prompt.
@@ -233,7 +233,7 @@ export class Findings implements FieldFindings {
     }
   }
 
-  /** As `mentionIn` for the bytes of a value, so that both of two equal members count. */
+  /** Does what `mentionIn` does for the bytes of a value, so that both of two equal members count. */
   mentionInBytes(json: Buffer): void {
     for (let start = json.indexOf(0x22); start !== -1;) {
       const after = skipString(json, start);

@@ -161,7 +161,7 @@ export interface FormSeal {
   readonly isClosed: boolean;
 }
 
-/** For a field that came, or may come, too late for its price. */
+/** Refuses a field that came, or may come, too late for its price. */
 export function sendBeforeFile(name: string): Refusal {
   return invalid(
     name,

@@ -42,8 +42,8 @@ export function forwardableHeaders(
 }
 
 /**
- * Headers of one connection (RFC 9110, 7.6.1), cookies, which are nobody's business behind a shared key, and what is said
- * of the gateway's own origin, which would be false of ours.
+ * Headers of one connection (RFC 9110, 7.6.1), cookies, which belong to the shared key, and headers about the gateway's
+ * own origin, which do not apply to Farebox's.
  */
 const droppedFromAnswers = new Set([
   "alt-svc",
@@ -60,20 +60,19 @@ const droppedFromAnswers = new Set([
   "x-content-type-options",
 ]);
 
-/** Of these ours are the only ones: two of a kind make a browser refuse the answer. */
+/** Only Farebox sets these: two of a kind make a browser refuse the answer. */
 const [ownPrefix, corsPrefix] = ["x-farebox-", "access-control-"] as const;
 
 /**
- * The gateway's answers come from our origin, where the dashboard is. A browser that opens one as a page must take it for
- * what it says it is, and give it neither scripts nor the origin, whatever a model was made to write. The gateway's own
- * policy stays beside it: of two, a browser heeds both.
+ * Answers come from the dashboard's origin. A browser that opens one as a page must give it neither scripts nor that
+ * origin. The gateway's own policy stays too: a browser applies both.
  */
 const harmless = [
   ["x-content-type-options", "nosniff"],
   ["content-security-policy", "sandbox"],
 ] as const;
 
-/** The gateway's headers that the client gets, in their order and spelling, and ours for browsers. `raw` is name, value, name, value … */
+/** Returns the gateway's headers for the client, in their order and spelling, and ours for browsers. `raw` is name, value, name, value … */
 export function answerHeaders(raw: readonly string[]): (readonly [string, string])[] {
   const kept: (readonly [string, string])[] = [];
   const named = connectionOptions(raw);
@@ -164,7 +163,7 @@ export async function decoded(bytes: Buffer, contentEncoding: string, bytesMax: 
     : undefined;
 }
 
-/** The request with what its headers and its query say of the price; the same one where they say nothing. */
+/** Adds what the headers and the query say of the price; returns the same request if they say nothing. */
 export function withHeadersAndQuery(
   request: ModelRequest,
   { fields, isOpen = false }: Pick<Endpoint, "fields" | "isOpen">,
@@ -180,7 +179,7 @@ export function withHeadersAndQuery(
     if (!freeParameters.has(name)) judgeParameter((findings ??= new Findings()), name, value, fields);
   }
   if (findings === undefined || findings.isEmpty) return request;
-  // Of other paths nothing is known, so that no parameter is unknown: what they name counts.
+  // Parameters of other paths are not known, so none is reported as unknown; models that they name count.
   const facts = isOpen ? findings.withoutUnknown() : findings;
   return {
     ...request,

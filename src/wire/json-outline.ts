@@ -10,13 +10,12 @@ const carriageReturn = 0x0d;
 const stringBytesMax = 1024;
 /** Objects and lists within so many others are left empty. */
 const depthMax = 3;
-/** A larger outline is given up: what is priced says little beside its data. */
+/** A larger outline is dropped: an answer that is priced has little text next to its data. */
 const outlineBytesMax = 4 * 1024 * 1024;
 
 /**
- * The outline of a JSON text while it passes: the same text without long strings and without what is nested deep, so that
- * an answer of images or vectors, however large, takes a few bytes to look at. Bytes may be cut anywhere. With `lines`, each line begins
- * anew, as events do: JSON has no line break within a string.
+ * Makes the outline of a JSON text while it passes: the text without long strings and deep nesting, so that reading a
+ * large answer of images or vectors takes a few bytes. Bytes may be cut anywhere. With `lines`, each line is a new text.
  */
 export class JsonOutline {
   readonly #lines: boolean;

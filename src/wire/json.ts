@@ -7,7 +7,7 @@ const closeBracket = 0x5d;
 const colon = 0x3a;
 const comma = 0x2c;
 
-/** Looking into JSON of unknown shape without trusting it. */
+/** A JSON object of unknown shape. */
 export type JsonObject = { readonly [name: string]: unknown };
 
 export function isObject(value: unknown): value is JsonObject {
@@ -24,7 +24,7 @@ export function listOr(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** The text, or an empty one in place of anything else: `String` throws for an object whose own `toString` is no function. */
+/** The text, or an empty one in place of anything else. */
 export function textOr(value: unknown): string {
   return typeof value === "string" ? value : "";
 }
@@ -41,7 +41,7 @@ export function jsonOf(value: unknown): string | undefined {
 /** Shorter texts are parsed at once, whatever they are. */
 const cheapUnits = 64 * 1024;
 
-/** The parsed value; undefined where the text is no JSON, or hardly anything but structure, beyond `jsonBounds`. */
+/** Parses a text; undefined if it is no JSON, or beyond `jsonBounds`. */
 export function parseJson(text: string): unknown {
   if (text.length > cheapUnits && jsonSkeleton(Buffer.from(text)) === undefined) return undefined;
   try {
@@ -59,8 +59,8 @@ export interface JsonMember {
 }
 
 /**
- * The top-level members of a JSON object in their order, repeated names included: what `JSON.parse` does not tell.
- * The bytes must have been read before; anything but an object gives an empty list. `most`: no more than so many are told.
+ * Returns the top-level members of a parsed JSON object in their order, repeated names included; none for any other
+ * value. `most`: the largest number of members to return.
  */
 export function jsonMembers(bytes: Buffer, most = Infinity): JsonMember[] {
   const members: JsonMember[] = [];
@@ -71,7 +71,7 @@ export function jsonMembers(bytes: Buffer, most = Infinity): JsonMember[] {
     const nameEnd = skipString(bytes, at);
     const written = bytes.toString("utf8", at, nameEnd);
     const parsed = parseJson(written);
-    // Inside of a long string nothing was checked: a name that is none is nobody's field.
+    // The inside of a long string was not checked: a name that cannot be parsed is no known field.
     const name = typeof parsed === "string" ? parsed : written;
     at = skipSpace(bytes, nameEnd);
     if (bytes[at] !== colon) break;
@@ -85,7 +85,7 @@ export function jsonMembers(bytes: Buffer, most = Infinity): JsonMember[] {
   return members;
 }
 
-/** The elements of a JSON list in their bytes, at most so many; undefined for anything else. The bytes must have been read before. */
+/** Returns the bytes of each element of a parsed JSON list, at most `most`; undefined for any other value. */
 export function jsonElements(bytes: Buffer, most: number): Buffer[] | undefined {
   let at = skipSpace(bytes, 0);
   if (bytes[at] !== openBracket) return undefined;
@@ -165,20 +165,18 @@ function isSpace(byte: number | undefined): boolean {
   return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
 }
 
-/** Strings of more bytes than this are cut out. What a request is looked at for is never so long. */
+/** Strings of more bytes than this are cut out. No field that Farebox reads is that long. */
 const stringBytesMax = 1024;
-/** Longer than any string that is left, so that none can be taken for a stand-in. */
+/** Longer than any string that is left, so that none can be taken for a placeholder. */
 const filler = "x".repeat(stringBytesMax + 1);
 
-/** Beyond these a body is no request that any model takes, and reading it would hold up all others for long. */
+/** Limits of a readable body: no model takes more, and reading it would delay all other requests. */
 export const jsonBounds = { values: 500_000, skeletonBytes: 8 * 1024 * 1024, names: 10_000 } as const;
 
 /**
- * The same JSON with every long string replaced by a short stand-in that tells its length: parsing a prompt of 100 kB to
- * look at a few fields beside it costs more than all else that is done for the request. Quotes stand nowhere in JSON but
- * around strings, so the structure stays what it was; what is inside of a long string is not checked. The same bytes
- * where no string is long. Undefined beyond `jsonBounds`: bytes that are hardly anything but structure cost a hundred
- * times what a long text costs.
+ * Replaces every long string of a JSON text by a short placeholder with its length; the structure stays the same.
+ * Parsing a prompt of 100 kB for a few fields would cost more than the rest of the request. The inside of a long string
+ * is not checked. Returns the same bytes if no string is long, and undefined beyond `jsonBounds`.
  */
 export function jsonSkeleton(bytes: Buffer): Buffer | undefined {
   const pieces: Buffer[] = [];
@@ -202,7 +200,7 @@ export function jsonSkeleton(bytes: Buffer): Buffer | undefined {
   return hasTooManyValues(skeleton) ? undefined : skeleton;
 }
 
-/** Each value but the first stands behind one of four signs; those in the texts that are left count as well. */
+/** Counts the signs before values, also those inside short strings. */
 function hasTooManyValues(skeleton: Buffer): boolean {
   if (skeleton.length <= jsonBounds.values) return false;
   let signs = 0;
@@ -213,7 +211,7 @@ function hasTooManyValues(skeleton: Buffer): boolean {
   return signs > jsonBounds.values;
 }
 
-/** The length that a string of a skeleton had in the whole text: of a stand-in in bytes, else in characters. */
+/** Returns the length of a skeleton's string in the whole text: in bytes for a placeholder, else in characters. */
 export function lengthInFull(text: string): number {
   return text.length > stringBytesMax ? Number(text.slice(filler.length)) : text.length;
 }
@@ -221,7 +219,7 @@ export function lengthInFull(text: string): number {
 /** Between escaped quotes that stand closer than this each byte is looked at: a search for each would cost more. */
 const denseBytes = 16;
 
-/** From an opening quote to after the closing one, or to the end. Jumps from quote to quote, so long texts cost little. */
+/** Returns the offset after the string that begins there, or the end. Jumps from quote to quote, so long texts cost little. */
 export function skipString(bytes: Buffer, from: number): number {
   let at = from;
   for (;;) {
@@ -248,9 +246,9 @@ export function replaced(bytes: Buffer, start: number, end: number, text: string
   return Buffer.concat([bytes.subarray(0, start), Buffer.from(text), bytes.subarray(end)]);
 }
 
-/** Every member with such a name at any depth, repeated ones too; those within the value of one are passed over. */
+/** Yields every member with a wanted name at any depth, repeated ones too, but none inside the value of another. */
 export function* membersNamed(bytes: Buffer, isWanted: (name: string) => boolean): Generator<JsonMember> {
-  // Quotes stand nowhere in JSON but around strings, and a colon follows no string but a name.
+  // In JSON, quotes are only around strings, and a colon follows only a name.
   for (let start = bytes.indexOf(quote); start !== -1;) {
     const after = skipString(bytes, start);
     const mark = skipSpace(bytes, after);
@@ -267,7 +265,7 @@ export function* membersNamed(bytes: Buffer, isWanted: (name: string) => boolean
   }
 }
 
-/** The value of every member with such a name, at any depth, is replaced by a text; the same bytes where there is none. */
+/** Replaces the value of every secret member, at any depth, by a text. Returns the same bytes where there is none. */
 export function withMembersHidden(bytes: Buffer, isSecret: (name: string) => boolean, shown: string): Buffer {
   const replacement = Buffer.from(JSON.stringify(shown));
   const pieces: Buffer[] = [];
@@ -298,7 +296,7 @@ export function valueAt(
   return found;
 }
 
-/** The same object with one member set, at its place where it has one, else before the others. */
+/** Sets one member of an object: in its place, or before the others if it is new. */
 export function withMember(object: Buffer, name: string, value: string): Buffer {
   const members = jsonMembers(object);
   const stated = members.findLast((member) => member.name === name);
@@ -307,7 +305,7 @@ export function withMember(object: Buffer, name: string, value: string): Buffer 
   return replaced(object, brace, brace, `${JSON.stringify(name)}:${value}${members.length === 0 ? "" : ","}`);
 }
 
-/** Every string that is written with one of these texts in it, put as `rewrite` says of what it means; the others stay as they are. */
+/** Rewrites every string that contains one of the texts; `rewrite` receives its meaning. The others stay as they are. */
 export function withStringsRewritten(
   bytes: Buffer,
   texts: readonly string[],

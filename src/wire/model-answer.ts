@@ -4,7 +4,7 @@ import type { Written } from "./output-walk.ts";
 
 /** Terms of an answer that decide its cost, in addition to its usage. */
 export interface AnswerTerms {
-  /** As it is stored; null where it names none. */
+  /** Name of the model that answered, in its stored form; null where none is named. */
   readonly servedModel: string | null;
   /** The service tier as it is stated, null included; undefined where nothing states one. */
   readonly serviceTier?: unknown;
@@ -14,7 +14,7 @@ export interface AnswerTerms {
 
 export type ToolCalls = Readonly<Record<string, number>>;
 
-/** For calls whose number the answer does not state. */
+/** Kind of the calls whose number the answer does not state. */
 const unstatedCall = "unstated_call";
 
 /** Calls that run at the client, so that nothing but their tokens is billed. */
@@ -43,7 +43,7 @@ export function answerTerms(body: JsonObject): AnswerTerms {
   };
 }
 
-/** What the usage counts, as Anthropic's and its translations do: `server_tool_use: { web_search_requests: 2 }`. */
+/** Returns the calls that the usage counts, as Anthropic does: `server_tool_use: { web_search_requests: 2 }`. */
 function statedCalls(usage: unknown): ToolCalls | undefined {
   const stated = objectOr(usage)["server_tool_use"];
   if (!isObject(stated)) return undefined;
@@ -86,7 +86,7 @@ function addCalls(calls: Map<string, number>, type: string, count: number): void
   calls.set(kind, (calls.get(kind) ?? 0) + count);
 }
 
-/** Of each kind the larger count. */
+/** Returns the larger count of each kind. */
 export function mergeCalls(...stated: readonly (ToolCalls | undefined)[]): ToolCalls | undefined {
   const known = stated.filter((calls) => calls !== undefined);
   if (known.length <= 1) return known[0];
@@ -103,7 +103,7 @@ export function citesPages(choice: unknown, where: "message" | "delta"): boolean
 
 export const citation = "url_citation";
 
-/** With a call of unstated number where pages are cited and no count is stated. */
+/** Adds a call of unstated number if pages are cited and no count is stated. */
 export function withCitations(terms: AnswerTerms, cites: boolean): AnswerTerms {
   return cites && terms.toolCalls === undefined ? { ...terms, toolCalls: { [unstatedCall]: 1 } } : terms;
 }

@@ -112,7 +112,7 @@ export function inspectObject(bytes: Buffer, fields: RequestFields): InspectedOb
   return ambiguous ?? { ok: true, body, skeleton, members };
 }
 
-/** As `inspectObject`, for a request that names a model. */
+/** Inspects a request that names a model. */
 export function inspectBody(bytes: Buffer, fields: RequestFields): InspectResult {
   const inspected = inspectObject(bytes, fields);
   if (!inspected.ok) return inspected;
@@ -138,7 +138,7 @@ export function inspectBody(bytes: Buffer, fields: RequestFields): InspectResult
 /** Fields whose objects decide the price; a member that is given twice in one could be read either way. */
 const nestedFields: ReadonlySet<string> = new Set(["messages", "input", "tools", "prediction"]);
 
-/** For a request that names more models than any honest one. */
+/** Refuses a request that names more models than any honest one. */
 export const tooManyNames = invalid(
   null,
   `the request names more than ${mentionsMax.models} models, or has more than ${mentionsMax.texts} texts in fields that Farebox does not know`,

@@ -21,7 +21,7 @@ export class SseReader {
   /** Pieces of a line whose end has not come yet. */
   #rest: Buffer[] = [];
   #restBytes = 0;
-  /** With what the pieces take. */
+  /** Size of the pieces in memory, their overhead included. */
   #restSize = 0;
   #data: string[] = [];
   #dataBytes = 0;

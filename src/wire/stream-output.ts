@@ -203,7 +203,7 @@ export interface StreamAnswer extends Written, AnswerTerms {
 const rawBytesMax = 128 * 1024;
 /** Bytes kept before a listener is called. */
 const unreadBytesMax = 1024 * 1024;
-/** Where the end of a stream is looked for: enough for the last events of any model. */
+/** Bytes at the end of a stream that are searched for its end: enough for the last events of any model. */
 const tailBytes = 8 * 1024;
 /** Largest event that is awaited; a longer one counts while it arrives. */
 const pendingBytesMax = 64 * 1024;
@@ -237,9 +237,8 @@ export interface Transcript {
 }
 
 /**
- * Remembers a stream while it passes, at next to no cost: chunks are kept as they come, and read after the last one.
- * A long stream is read from time to time into its texts, so that its memory stays near what it says. Where somebody
- * listens, each chunk is read as it comes.
+ * Keeps the chunks of a stream and reads them after the last one, which costs next to nothing. A long stream is read
+ * from time to time, so that its memory stays near the size of its text. With a listener, each chunk is read as it comes.
  */
 export class StreamTranscript implements Transcript {
   readonly #form: StreamForm;

@@ -14,10 +14,9 @@ import {
 import { equalFolded } from "./findings.ts";
 
 /**
- * What the gateway says of a task, in any of its forms: the unified one (`timestamp`, `data`; also under `code`, `data`,
- * `message`), the envelope form of the conversation family (`task_info`, `task_result`), a creation's answer and a
- * webhook's payload (gateway interface, sections 2.2, 2.3 and 6). Undefined for what is no such text. Fields that nobody
- * knows, and known ones of another type, are passed over.
+ * Reads the gateway's record of a task (gateway interface, sections 2.2, 2.3 and 6). Undefined for any other text.
+ * Ignores unknown fields, and known ones of another type. The forms: the unified one (`timestamp`, `data`, also under
+ * `code`, `data`, `message`), the envelope form (`task_info`, `task_result`), a creation's answer, a webhook's payload.
  */
 export function readTaskRecord(text: Buffer | string): TaskRecord | undefined {
   const root = parseExactly(text.toString());
@@ -78,8 +77,8 @@ interface RefusedCreation {
 }
 
 /**
- * Reads a refusal inside an answer of success, such as `{"code":10001,"data":null}`: it names no task, and either its code is none of
- * success and its data is empty, or its record states a failure that used nothing. Undefined for any other answer.
+ * Reads a refusal inside an answer of success, such as `{"code":10001,"data":null}`. It names no task. Either its code
+ * is an error and its data is empty, or its record states a failure that used nothing. Undefined for any other answer.
  */
 export function readRefusedCreation(text: Buffer): RefusedCreation | undefined {
   const root = parseExactly(text.toString());
@@ -136,7 +135,7 @@ export function tasksMentioned(body: Buffer, query: string, more: readonly strin
   return named;
 }
 
-/** Longer names are nobody's task: an id is a path's segment and a database's key. */
+/** An id is a path's segment and a database's key, so it is short. */
 const taskIdPattern = /^[\x21-\x7e]{1,200}$/;
 
 export function isTaskId(text: string): boolean {
@@ -207,7 +206,7 @@ function consumptionOf(meta: JsonObject, result: JsonObject): Consumption | null
   return credits === null ? null : { type: usedCredits, units: credits };
 }
 
-/** Under this name the catalogue's `task_units` may state what the credits of the envelope form are worth. */
+/** Type of the envelope form's credits, whose worth the catalogue's `task_units` may state. */
 const usedCredits = "used_credits";
 
 /** A type is a word that is written down with the task; a text of another kind is none. */

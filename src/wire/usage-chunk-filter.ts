@@ -84,7 +84,7 @@ export class EventFilter {
     return kept.length === 1 ? (kept[0] ?? nothing) : Buffer.concat(kept);
   }
 
-  /** What is left at the end of the stream. */
+  /** Returns the bytes that are left at the end of the stream. */
   rest(): Buffer {
     const rest = this.#takeWaiting();
     return this.#drops(rest) ? nothing : rest;

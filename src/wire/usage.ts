@@ -274,7 +274,7 @@ function cacheOf(counts: Counts): CacheCounts {
   return {
     cached: cached.count ?? 0,
     five: isUnsplit ? whole : short,
-    // What the two do not explain is the more expensive one.
+    // The part that the two do not explain counts as the more expensive one.
     hour: splitContradicts ? Math.max(whole - short, long) : long,
     isUnsplit,
     contradicts: [cached, written, five, hour].some(contradicts),

@@ -98,7 +98,7 @@ export function withWebhookShown(bytes: Buffer, ours: WebhookConfig, theirs: Web
   );
 }
 
-/** As `withWebhookShown` where it is not known any more what is ours: the whole webhook is hidden. */
+/** Hides the whole webhook, because it is no longer known which part of it is Farebox's. */
 export function withWebhookHidden(bytes: Buffer, hidden: string): Buffer {
   return withMembersHidden(bytes, (name) => name === "webhook_config", hidden);
 }

@@ -19,7 +19,7 @@ export function withEntries(text: string, { id, model, added }: Proposal): strin
   const end = endOfLine(text, last[1]);
   const indent = /^ */.exec(text.slice(starts[0]))?.[0] ?? "";
   let edited = text;
-  // From the end, so that what is before keeps its place.
+  // Begins at the end, so that earlier offsets stay valid.
   for (const each of added.toReversed()) {
     const index = (model.prices ?? []).indexOf(each.price);
     const before = (model.prices ?? [])
@@ -32,7 +32,7 @@ export function withEntries(text: string, { id, model, added }: Proposal): strin
   return edited;
 }
 
-/** Where the line of `- ` begins; -1 where the item does not begin on that line. */
+/** Returns the start of the line with `- `; -1 if the item does not begin on that line. */
 function startOfItem(text: string, offset: number): number {
   const start = text.lastIndexOf("\n", offset - 1) + 1;
   return /^ *- *$/.test(text.slice(start, offset)) ? start : -1;
@@ -193,7 +193,7 @@ function quoted(text: string): string {
   return JSON.stringify(text);
 }
 
-/** As YAML writes it: in quotes where it would be read as something else. */
+/** Writes a value as YAML: in quotes where it would be read as something else. */
 function plain(value: unknown): string {
   return stringify(value, { lineWidth: 0 }).trimEnd();
 }

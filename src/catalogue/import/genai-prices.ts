@@ -73,7 +73,7 @@ function modelOf(provider: string, id: string, fields: Fields, prices: readonly 
 
 const serviceTiers: Readonly<Record<string, ServiceTierName>> = { priority: "priority", flex: "flex", batch: "batch" };
 
-/** Of each tier the variant that began last. One that cannot be read, or has other conditions, is none. */
+/** Returns the variant of each tier that began last, without those that cannot be read or have other conditions. */
 function serviceTiersOf(variants: unknown, day: string): TableServiceTiers {
   const found = new Map<ServiceTierName, { readonly from: string; readonly price: TablePrice }>();
   for (const variant of Array.isArray(variants) ? variants.filter(isFields) : []) {

@@ -178,7 +178,7 @@ function formatOf(tree: unknown): PriceTableName | undefined {
     : undefined;
 }
 
-/** Of a path or an address; a query is left out. */
+/** Returns the last part of a path or an address, without a query. */
 function lastPart(file: string): string {
   return basename(file.replace(/^(https?:\/\/[^?#]*).*$/, "$1"));
 }

@@ -154,7 +154,7 @@ function inTiers(starts: ReadonlyMap<number, StatedRates>): Read {
   const official = withoutZeros(starts.get(0) ?? {});
   const tiers: { from_prompt_tokens: number; official: StatedRates }[] = [];
   for (const [start, changed] of [...starts].filter(([from]) => from > 0).sort(([a], [b]) => a - b)) {
-    // What a tier does not state is priced as below it.
+    // A class that a tier does not state is priced as below it.
     const below = tiers.at(-1)?.official ?? official;
     tiers.push({ from_prompt_tokens: start + 1, official: withoutZeros(Object.assign({}, below, changed)) });
   }

@@ -37,7 +37,7 @@ export function mergeModels(found: readonly [Found, ...Found[]], { day, least }:
   });
   const merged = mergePrices(now, least, report);
   if (merged === undefined) return { ok: false, differing };
-  // What is announced is mostly known to one of them alone.
+  // An announced price is mostly known to one table alone.
   const later = found.flatMap(({ model: { prices } }) => prices.filter(({ from }) => from !== null && from > day));
   const days = [...new Set(later.map(({ from }) => from ?? ""))].sort();
   const announced = days.flatMap((from) => later.find((price) => price.from === from) ?? []);

@@ -140,7 +140,7 @@ interface MatchedModels {
     readonly origin: ModelOrigin;
     readonly found: readonly [Found, ...Found[]];
   }[];
-  /** What no price file names; each model once, as each table states it. */
+  /** Models that no price file names, each once, as each table states it. */
   readonly rest: readonly (readonly [Found, ...Found[]])[];
 }
 
@@ -198,7 +198,7 @@ function tableModelOf(
   );
 }
 
-/** With what its file says for all of its models. */
+/** Returns the model with the values that its file states for all of its models. */
 function wholeModel({ model, defaults }: ModelOrigin): StatedModel {
   const { error_factor, ...whole } = { ...defaults, ...model };
   return (whole.tokenizer ?? null) === null && error_factor !== undefined ? { ...whole, error_factor } : whole;
@@ -354,7 +354,7 @@ function minimumOf(before: StatedPrice | null): Pick<StatedPrice, "minimum"> {
   return before?.minimum === undefined ? {} : { minimum: before.minimum };
 }
 
-/** What one call of a tool may add to a prompt; no table states it. */
+/** Tokens that one call of a tool may add to a prompt; no table states them. */
 const assumedInputTokens = 16_000;
 
 /** The table's fees, and those of the entry before that it does not state. */
@@ -382,7 +382,7 @@ function changedFees(
 
 type WholeRates = NonNullable<StatedPrice["official"]>;
 
-/** In the order of the classes; both readers see to input and output. */
+/** Returns the rates in the order of the classes; both readers ensure input and output. */
 function complete(rates: StatedRates): WholeRates {
   return Object.fromEntries(
     tokenClasses.flatMap((name) => (rates[name] === undefined ? [] : [[name, rates[name]]])),
@@ -429,7 +429,7 @@ type RatedTiers = {
   readonly tiers?: readonly { readonly from_prompt_tokens: number; readonly official: StatedRates }[] | undefined;
 };
 
-/** Of the rates and of those of long prompts; tiers that one of the two does not have are told by their input. */
+/** Returns changes of the rates and of those of long prompts. A tier that only one of the two has is shown by its input. */
 function changedRates(after: RatedTiers, before: RatedTiers | null | undefined): PriceChange[] {
   const [now, was] = [after.tiers ?? [], before?.tiers ?? []];
   const within = (tiers: typeof now, from: number) => tiers.find((each) => each.from_prompt_tokens === from);

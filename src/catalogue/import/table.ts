@@ -34,7 +34,7 @@ export interface TableModel {
   readonly maxOutputTokens: number | null;
   /** Ascending; only the first may have no day. */
   readonly prices: readonly TablePrice[];
-  /** Of the price in force on an ISO day. */
+  /** Returns the service tiers of the price in force on an ISO day. */
   serviceTiers(day: string): TableServiceTiers;
 }
 

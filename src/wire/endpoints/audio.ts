@@ -67,7 +67,7 @@ function readTranscriptionForm(form: FormHead): ModelRequestResult {
     model: model.model,
     stream: form.values.get("stream") === "true",
     wantsStreamUsage: true,
-    // How long a sound is does not show in its bytes: the part is bounded by the catalogue, else the whole context is held.
+    // The bytes do not show the duration of a sound: the catalogue bounds the part, else the whole context is held.
     size: { ...oneAnswer, audioParts: 1, textBytes: form.bytes, unboundedFields: findings.context },
     unboundedFields: form.isClear ? findings.expensive : [...findings.expensive, "form"],
     fields: findings,

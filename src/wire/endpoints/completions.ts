@@ -19,7 +19,7 @@ import {
   type PromptReader,
 } from "../model-request.ts";
 
-/** What the interface writes where no maximum is stated. */
+/** Output tokens of a request that states no maximum. */
 const defaultOutputTokens = 16;
 
 const classes: ModelRequest["classes"] = {

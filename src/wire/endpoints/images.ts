@@ -41,7 +41,7 @@ const prompt: PromptReader = {
   bytesOutside: (body) => bytesOutside(body, "prompt"),
 };
 
-/** Of a form nothing is counted: its first bytes bound it. */
+/** Counts nothing of a form: its first bytes bound it. */
 export const uncounted: PromptReader = {
   text: () => ({ kind: "plain", texts: [], tokens: 0 }),
   bytesOutside: (body) => body.length,
@@ -107,7 +107,7 @@ function readImages(body: unknown): ModelAnswer | undefined {
   };
 }
 
-/** Where the usage does not say what its output is, it is images. */
+/** Counts the output as images if the usage does not say what it is. */
 function imageUsage(usage: unknown): unknown {
   if (!isObject(usage) || usage["output_tokens_details"] !== undefined) return usage;
   return { ...usage, output_tokens_details: { image_tokens: usage["output_tokens"] } satisfies JsonObject };
@@ -137,8 +137,8 @@ export const imageEndpoints: readonly Endpoint[] = [
 ];
 
 /**
- * Remembers a stream of images or sound by its outline: of its data nothing is kept. It is whole with an event of one of
- * the types, which carries the usage.
+ * Keeps the outline of a stream of images or sound, without its data. The stream is whole with an event of one of the
+ * types, which carries the usage.
  */
 export function mediaTranscript(
   endings: readonly string[],
@@ -151,7 +151,7 @@ export function mediaTranscript(
   return {
     push(bytes) {
       outline.push(bytes);
-      // In one piece, which is a copy: there may be a piece for every byte.
+      // Joined into one copy, because there may be a piece for every byte.
       if (pieces.length > 0) transcript.push(Buffer.concat(pieces));
       pieces = [];
     },
@@ -173,7 +173,7 @@ class MediaEventReader implements EventReader {
     this.#usageOf = usageOf;
   }
 
-  /** Of what cannot be read nothing is counted: without a usage such a stream is charged at its hold. */
+  /** Counts nothing of an unreadable event: without a usage such a stream is charged at its hold. */
   event(data: string): boolean {
     const event = parseJson(data);
     if (!isObject(event) || !this.#endings.includes(textOr(event["type"]))) return true;

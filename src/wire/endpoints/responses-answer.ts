@@ -160,7 +160,7 @@ class ResponsesEventReader implements EventReader {
     else this.#repeat(value, known, `${key}.${path}`, isSure);
   }
 
-  /** What a response says of itself repeats what its events said. */
+  /** Reads a whole response, which repeats its events. */
   #writeResponse(whole: JsonObject): void {
     const { output } = whole;
     const taken = new Set<string>();
@@ -281,7 +281,7 @@ class Items {
   }
 }
 
-/** What has neither an id nor an index is taken for the first item. */
+/** An event with neither an id nor an index belongs to the first item. */
 function indexOf(id: unknown, index: unknown): number | undefined {
   if (typeof index === "number") return index;
   return typeof id === "string" ? undefined : 0;
@@ -295,7 +295,7 @@ const searchedMax = 50;
 /** More are no calls that a request makes. */
 const callsMax = 10_000;
 
-/** With the calls that its items show. */
+/** Returns the terms with the calls that its items show. */
 function termsOf(response: JsonObject): AnswerTerms {
   const terms = answerTerms(response);
   return { ...terms, toolCalls: mergeCalls(callsIn(response["output"]), terms.toolCalls) };

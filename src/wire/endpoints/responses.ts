@@ -115,7 +115,7 @@ export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
   };
 }
 
-/** Of all hosted tools together; null for none stated. */
+/** Reads the maximum of all calls of hosted tools together; null for none stated. */
 function toolCallsMax(stated: unknown): number | "malformed" | null {
   if (stated === undefined || stated === null) return null;
   return typeof stated === "number" && Number.isInteger(stated) && stated >= 0 ? stated : "malformed";
@@ -164,7 +164,7 @@ function payloadLength(value: unknown): number {
   return typeof value === "string" ? lengthInFull(value) : 0;
 }
 
-/** As a chat: instructions are a message, and so is every item but calls of functions and their results; others count as JSON. */
+/** Returns the request as a chat: calls of functions and their results are turns; instructions and all other items are messages. */
 function textOf(body: JsonObject): ChatText {
   const { instructions, input } = body;
   const texts: string[] = [];
