@@ -14,23 +14,23 @@ export interface Cell {
   isUsed: boolean;
 }
 
-/** Where a token class stands among the counts of a cell. */
+/** Index of the first token class among a cell's counts. */
 export const firstTokenClass = rollupCounts.length;
 
 const zeros: readonly number[] = [...rollupCounts, ...tokenClasses].map(() => 0);
 
-/** Cells that are kept for the next span at most. */
+/** Most cells to keep for the next span. */
 const cellsKept = 50_000;
 
 /**
- * The cells of one span after the other. They are used again: one span has much the same keys and models as the next, and
- * millions of cells would otherwise wait for the garbage collector.
+ * Cells of the current span. They are reused, because consecutive spans have mostly the same keys and models, and
+ * millions of cells would burden the garbage collector.
  */
 export class CellBook {
   readonly #cells = new Map<string, Cell>();
   #used: Cell[] = [];
 
-  /** The cell of a name in this span, empty where it was not asked for before. */
+  /** Returns the cell of a name in this span; an empty one on first use. */
   of(name: string, identity: readonly string[] | (() => readonly string[])): Cell {
     let cell = this.#cells.get(name);
     if (cell === undefined) {
@@ -57,7 +57,7 @@ export class CellBook {
     return cell?.isUsed === true ? cell : undefined;
   }
 
-  /** The cells of this span, as far as they were not taken out. */
+  /** Iterates over the cells of this span that were not taken out. */
   *used(): Iterable<Cell> {
     for (const cell of this.#used) if (cell.isUsed) yield cell;
   }

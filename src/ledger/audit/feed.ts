@@ -1,8 +1,8 @@
 import type { Query, Statement } from "../queries/query.ts";
 
-/** Rows of one statement in their order, of which memory holds some at a time. */
+/** Rows of one statement in order, read in parts so that memory holds a few. */
 export class Feed<R> {
-  // oxlint-disable-next-line no-unused-private-class-members -- what is yielded is not seen to be used
+  // oxlint-disable-next-line no-unused-private-class-members -- the rule misses its use in `yield`
   readonly #statement: Statement;
   #rows: readonly R[] = [];
   #at = 0;
@@ -12,17 +12,17 @@ export class Feed<R> {
     this.#statement = { sql, values: [], inParts: true };
   }
 
-  /** The row that is next; undefined after the last one, and before the feed was filled. */
+  /** Next row; undefined after the last one, and before the first fill. */
   get next(): R | undefined {
     return this.#rows[this.#at];
   }
 
-  /** Goes on to the row after it. */
+  /** Moves to the following row. */
   advance(): void {
     this.#at++;
   }
 
-  /** Reads more where all that was read is used up: to be called before each look at `next`, where `isUsedUp`. */
+  /** Reads the next part once all rows are used. Call before each use of `next` if `isUsedUp`. */
   *fill(): Query<void> {
     if (!this.isUsedUp) return;
     const statement = this.#statement;

@@ -1,17 +1,17 @@
 import type { Difference } from "../../ports/ledger.ts";
 
-/** A derived row that can be repaired from the charges. */
+/** Derived row that can be repaired from the charges. */
 export type Derived =
-  /** The rows of one key in one quarter hour (an instant) or on one day (a local date). */
+  /** Rows of one key in one quarter hour (an instant) or on one day (a local date). */
   | { readonly of: "rollup_quarter"; readonly time: number; readonly key: string }
   | { readonly of: "rollup_day"; readonly time: string; readonly key: string }
   | { readonly of: "window"; readonly seq: number }
-  /** The windows that a charge is linked to. */
+  /** Windows that a charge is linked to. */
   | { readonly of: "links"; readonly charge: number }
-  /** The number of requests in a carried sum. */
+  /** Number of requests in a carried sum. */
   | { readonly of: "carried"; readonly charge: number };
 
-/** A difference, with the derived row that repairs it; null where a charge, a price or a budget is at fault. */
+/** Difference with the derived row that repairs it; null if a charge, a price or a budget is wrong. */
 export interface Finding extends Difference {
   readonly derived: Derived | null;
 }

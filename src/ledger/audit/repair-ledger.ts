@@ -8,7 +8,7 @@ import type { RepairedRow } from "./repair-row.ts";
 /** Most derived rows that one round repairs; the next round finds the others. */
 const repairedAtOnce = 100_000;
 
-/** Most rounds: one repairs, and the next finds what another process pruned or removed meanwhile. */
+/** Most rounds. One repairs; the next finds what another process pruned or removed meanwhile. */
 const roundsMax = 5;
 
 /** Shortest pause between two transactions, in milliseconds. A longer step is followed by a pause of its own length. */
@@ -23,7 +23,7 @@ export interface RepairLedgerOptions {
   readonly onProgress?: Progress;
 }
 
-/** A ledger as a repair uses it. */
+/** Operations of a ledger that a repair needs. */
 export interface Repairable {
   verify(on: {
     readonly onProgress?: Progress | undefined;
@@ -33,7 +33,7 @@ export interface Repairable {
   repairRow(derived: Derived): Later<readonly RepairedRow[]>;
 }
 
-/** Later ones follow from what earlier ones repair. */
+/** Order of repair: later rows are computed from earlier ones. */
 const order: readonly Derived["of"][] = ["carried", "rollup_day", "rollup_quarter", "window", "links"];
 
 /**
@@ -45,7 +45,7 @@ export async function repairLedger(ledger: Repairable, options: RepairLedgerOpti
   for (let round = 1; ; round++) {
     const { verification, faults } = await findFaults(ledger, options.onProgress);
     const isLast = faults.length === 0 || round > roundsMax;
-    // What cannot be repaired is found again: the verification of a round that changed nothing is the last word.
+    // Faults that cannot be repaired are found again, so a round without a change is the last.
     if (isLast || (await repairAll(ledger, faults, options)) === 0) return verification;
   }
 }

@@ -17,7 +17,7 @@ import { differing, type Derived } from "./findings.ts";
 import { repairWindow } from "./repair-window.ts";
 import { readBudgetTexts, soundBudgets } from "./window-check.ts";
 
-/** What was changed in a derived row, from what to what. */
+/** Change of a derived row. */
 export interface RepairedRow {
   readonly kind: "window" | "link" | "rollup" | "carried";
   readonly id: string;
@@ -66,7 +66,7 @@ function* repairDay(dialect: Dialect, calendar: Calendar, time: string, key: str
   return yield* replaceRows(dialect, { table: "rollup_day", column: "day", time, key, sums, values, shown: time });
 }
 
-/** What a key's charges of a day, and carried sums, add to the rollup by days. */
+/** Returns the SQL of what a key's charges and carried sums of a day add to the rollup by days. */
 function dayParts(
   calendar: Calendar,
   date: string,
@@ -82,7 +82,7 @@ function dayParts(
   };
 }
 
-/** The instants of a local date; none for a text that is no date. */
+/** Returns the span of a local date; an empty span for a text that is no date. */
 function spanOfDate(calendar: Calendar, date: string): { readonly start: number; readonly end: number } {
   const parsed = /^[12]\d{3}-\d{2}-\d{2}$/.test(date) ? new Date(`${date}T00:00:00Z`) : null;
   if (parsed === null || Number.isNaN(parsed.getTime()) || !parsed.toISOString().startsWith(date))
@@ -98,7 +98,7 @@ interface Rows {
   readonly column: string;
   readonly time: number | string;
   readonly key: string;
-  /** Selects what the rows must be, with these values. */
+  /** Selects the correct rows, with these values. */
   readonly sums: string;
   readonly values: readonly Value[];
   readonly shown: string;
@@ -143,7 +143,7 @@ function* replaceRows(
   });
 }
 
-/** The sums of rows by their dimensions. */
+/** Returns the sums of rows by their dimensions. */
 function byIdentity(rows: readonly RollupRow[]): Map<string, (string | bigint | undefined)[]> {
   return new Map(
     rows.map((row) => [rollupDimensions.map((name) => row[name]).join("/"), rollupSums.map((name) => row[name])]),
@@ -162,8 +162,8 @@ interface SumRow {
 }
 
 /**
- * Counts of no sum go. Counts that are missing are what the rollup by days has beyond the other charges of that day, where
- * that is possible; they stay missing otherwise.
+ * Removes counts without a carried sum. Restores missing counts as the difference between the rollup by days and the
+ * day's other charges if that is possible.
  */
 function* repairCarried(calendar: Calendar, charge: number): Query<RepairedRow[]> {
   const row = yield* rowOf<SumRow>({
@@ -214,7 +214,7 @@ interface LinkedCharge {
 }
 
 /**
- * Links a pending charge to exactly the windows that it falls into. A settled or missing charge loses only its dangling
+ * Links a pending charge to exactly the windows that apply to it. A settled or missing charge loses only its dangling
  * links: no one reads the others.
  */
 function* repairLinks(dialect: Dialect, calendar: Calendar, seq: number): Query<RepairedRow[]> {

@@ -58,7 +58,7 @@ function* removed(dialect: Dialect, seq: number, id: string, from: string): Quer
   return [{ kind: "window", id, from, to: "no window" }];
 }
 
-/** Leases of a window that is not there. */
+/** Removes the leases of a missing window. */
 function* removedLeases(dialect: Dialect, seq: number): Query<RepairedRow[]> {
   const leases = yield* leasesOf(dialect, seq);
   return leases === "" ? [] : yield* removed(dialect, seq, `window ${seq}`, `no window${leases}`);

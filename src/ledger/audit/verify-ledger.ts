@@ -8,17 +8,17 @@ import { checkPrices, checkTasks } from "./charge-check.ts";
 import { Pass } from "./pass.ts";
 import { readBudgetTexts, WindowCheck } from "./window-check.ts";
 
-/** Differences that are listed at most. */
+/** Most differences to list. */
 const differencesMax = 1000;
 
 export interface VerifyOptions {
   readonly calendar: Calendar;
   readonly onProgress?: Progress | undefined;
-  /** Told of every derived row that differs, of one several times where it has several differences. */
+  /** Called for every derived row that differs, once per difference. */
   readonly onDerived?: ((derived: Derived) => void) | undefined;
 }
 
-/** See the ledger's port. `checkMore` is what only this database can have wrong. */
+/** Implements `LedgerMaintenance.verify`. `checkMore` checks what only this database stores. */
 export function* verifyLedger(
   dialect: Dialect,
   { calendar, onProgress, onDerived }: VerifyOptions,
@@ -36,12 +36,12 @@ export function* verifyLedger(
   return { charges, differences, ...(unlisted > 0 && { unlisted }) };
 }
 
-/** Told the share of the charges that is done, 0 to 1. */
+/** Receives the share of charges done, 0 to 1. */
 export type Progress = (share: number) => void;
 
 /**
- * Compares every stored sum and amount with what its charges say, from one snapshot and in bounded memory; answers how many
- * charges there are. Nothing waits while it runs.
+ * Compares every stored sum and amount with its charges, from one snapshot and in bounded memory. Returns the number of
+ * charges. Blocks no writer.
  */
 function* compareAll(dialect: Dialect, calendar: Calendar, report: Report, onProgress?: Progress): Query<number> {
   yield* checkPrices(report);

@@ -3,10 +3,10 @@ import { withNumbers, type BudgetStep, type Query, type Statement } from "../que
 import type { Sql, Statements } from "./connection.ts";
 import { cursorOf, type Cursor } from "./cursor.ts";
 
-/** Rows of a statement in parts that are handed over at once: some milliseconds of work, in which nothing else is done. */
+/** Rows per part of a statement that is read in parts: some milliseconds of work that blocks this thread. */
 const partRows = 500;
 
-/** Answers a query, statement by statement: to be called in a snapshot where it has several, or one in parts. */
+/** Answers a query, one statement at a time. A query with several statements, or one in parts, needs a snapshot. */
 export async function answer<T>(
   db: Statements,
   query: Query<T>,
@@ -33,7 +33,7 @@ async function rowsOf(db: Statements, { sql, values, isSmall = false, lock }: St
   return isSmall ? (await db.rows(prepared(text), values)).map(withNumbers) : await db.rows(numbered(text), values);
 }
 
-/** Statements with a name at most: each connection keeps them prepared. */
+/** Most named statements. Each connection keeps them prepared. */
 const preparedMax = 500;
 const named = new Map<string, Sql>();
 
@@ -56,7 +56,7 @@ async function nextPart(db: Statements, cursors: Map<Statement, Cursor<object>>,
   return await cursor.next(partRows);
 }
 
-/** With $1, $2, … in the place of every `?`. */
+/** Replaces every `?` with $1, $2, …. */
 export function numbered(sql: string): string {
   let count = 0;
   return sql.replaceAll("?", () => `$${++count}`);

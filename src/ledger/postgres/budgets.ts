@@ -6,8 +6,8 @@ import type { Statements } from "./connection.ts";
 import { readBudgets } from "./known-budgets.ts";
 
 /**
- * Takes the budgets' lock for the rest of the transaction: no batch of any proxy is applied meanwhile, and what was prepared
- * by the budgets of before is not applied afterwards. `shared`: no budget is changed and no charge corrected.
+ * Takes the budgets' lock until the transaction ends: no proxy's batch is applied meanwhile, and batches prepared with
+ * the old budgets are rejected afterwards. `shared`: changes no budget and corrects no charge.
  */
 export async function lockBudgets(db: Statements, how: "exclusive" | "shared" = "exclusive"): Promise<void> {
   await db.run(
@@ -39,7 +39,7 @@ async function removeWindows(db: Statements, { seq }: StoredBudget): Promise<voi
   await db.run("delete from budget_windows where budget = $1", [seq]);
 }
 
-/** Rebuilds the windows that contain the instant from the charges. Under the budgets' lock. */
+/** Rebuilds the windows that contain the instant from the charges. Needs the budgets' lock. */
 export async function rebuildWindows(db: Statements, calendar: Calendar, at: number): Promise<void> {
   await db.run("delete from window_leases");
   await db.run("delete from budget_windows");
@@ -48,7 +48,7 @@ export async function rebuildWindows(db: Statements, calendar: Calendar, at: num
   await db.run("update meta set budgets_version = budgets_version + 1");
 }
 
-/** What was granted before counts by the rules of then: leases keep what they hold, and nothing beyond. */
+/** Reduces leases to what they hold, because grants of the old budget follow its old rules. */
 async function takeLeasesBack(db: Statements, { seq, mode }: StoredBudget): Promise<void> {
   await db.run(
     `select farebox_fold_leases(array_agg(l.win order by l.win, l.owner), array_agg(l.owner order by l.win, l.owner))
@@ -82,7 +82,7 @@ async function openAll(db: Statements, calendar: Calendar, budget: StoredBudget,
   await db.run("select farebox_fill_windows($1)", [opened?.made ?? []]);
 }
 
-/** Whom an `eachKey` budget has charges of in a span; a budget of another scope has the one subject "". */
+/** Returns the subjects with charges in a span for an `eachKey` budget; the one subject "" for any other scope. */
 async function subjectsOf(db: Statements, { scope }: Budget, { start, end }: Span): Promise<string[]> {
   if (scope.kind !== "eachKey") return [""];
   const rows = await db.rows<{ key: string }>(

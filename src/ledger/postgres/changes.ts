@@ -2,12 +2,12 @@ import type { Client } from "pg";
 import type { Clock, Timer } from "../../ports/clock.ts";
 import type { Statements } from "./connection.ts";
 
-/** Channels are the database's: what is sent says of which schema it is, and from whom. */
+/** Channel of the whole database: notices name their schema and sender. */
 const channel = "farebox_changes";
 const firstPauseMs = 250;
 const longestPauseMs = 5_000;
 
-/** Tells all who watch the ledger, once the transaction is committed, that keys, teams, budgets or settings changed. */
+/** Notifies all processes, once the transaction is committed, that keys, teams, budgets or settings changed. */
 export async function announce(db: Statements): Promise<void> {
   await db.run(
     `with moved as (update meta set changes = changes + 1 returning changes)
@@ -15,26 +15,26 @@ export async function announce(db: Statements): Promise<void> {
   );
 }
 
-/** The counter that moves with each change. */
+/** Returns the counter of changes. */
 export async function changesIn(db: Statements): Promise<bigint> {
   const row = await db.row<{ changes: bigint }>("select changes from meta");
   return row?.changes ?? 0n;
 }
 
 export interface ChangeWatchParts {
-  /** Makes a client that is not connected yet. */
+  /** Creates an unconnected client. */
   readonly newClient: () => Client;
   readonly clock: Clock;
-  /** Part of the name of every connection that this process changes something on: it knows of its own changes. */
+  /** Part of the name of every connection that this process writes with, so that it skips its own changes. */
   readonly ownName: string;
-  /** The counter when the ledger was opened. */
+  /** Counter when the ledger was opened. */
   readonly seen: bigint;
   readonly onChange: () => void;
 }
 
 /**
- * Hears of changes by other processes at once, on a connection of its own that is made again whenever it breaks. Whoever
- * comes by the counter tells it too (`saw`), so that a notice that was lost is made up for.
+ * Receives notices of changes by other processes on a separate connection, which is reopened whenever it breaks.
+ * Callers that read the counter pass it to `saw`, which makes up for a lost notice.
  */
 export class ChangeWatch implements AsyncDisposable {
   readonly #parts: ChangeWatchParts;
@@ -49,7 +49,7 @@ export class ChangeWatch implements AsyncDisposable {
     this.#seen = parts.seen;
   }
 
-  /** Resolves once it listens, or could not for now. */
+  /** Resolves once it listens, or once the first attempt failed. */
   async start(): Promise<void> {
     const client = this.#parts.newClient();
     this.#client = client;
@@ -69,7 +69,7 @@ export class ChangeWatch implements AsyncDisposable {
     }
   }
 
-  /** The counter as somebody read it. */
+  /** Compares a counter that was read elsewhere. */
   saw(changes: bigint): void {
     if (this.#closed || changes <= this.#seen) return;
     this.#seen = changes;

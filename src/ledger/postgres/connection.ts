@@ -5,27 +5,27 @@ import type { PostgresServer } from "../../core/postgres-url.ts";
 import { LedgerUnavailable } from "../../ports/ledger.ts";
 import { storable } from "./text.ts";
 
-/** Text with $1 … in it. One with a name is prepared once on each connection. */
+/** SQL text with $1 …. A named statement is prepared once on each connection. */
 export type Sql = string | { readonly name: string; readonly text: string };
 
-/** What statements can be asked of: a connection, or whichever of a pool is free. 64-bit integers are bigints. */
+/** Runs statements on one connection, or on any free one of a pool. 64-bit integers are bigints. */
 export interface Statements {
   rows<R extends object>(sql: Sql, values?: readonly unknown[]): Promise<R[]>;
-  /** The first one; undefined for none. */
+  /** Returns the first row; undefined for none. */
   row<R extends object>(sql: Sql, values?: readonly unknown[]): Promise<R | undefined>;
-  /** How many rows were written. */
+  /** Returns the number of rows written. */
   run(sql: Sql, values?: readonly unknown[]): Promise<number>;
 }
 
-/** One connection for as long as it is needed; at its end, what was begun and not committed is rolled back. */
+/** One connection for exclusive use. Disposal rolls back an open transaction. */
 export interface Session extends Statements, AsyncDisposable {
   readonly client: ClientBase;
 }
 
-/** The connection went while a transaction was being committed: it may be written, or not. */
+/** The connection was lost during a commit: the transaction may be committed or not. */
 export class OutcomeUnknown extends Error {}
 
-/** A part of a ledger is there, which nobody may take for the whole. */
+/** The database contains an incomplete copy of a ledger. */
 export class CopyUnfinished extends Error {
   constructor() {
     super("a copy into it is unfinished; the same farebox db copy continues it");
@@ -33,37 +33,40 @@ export class CopyUnfinished extends Error {
 }
 
 export interface ConnectOptions {
-  /** For people who look at the server's connections. */
+  /** Name of the connections, for people who list them on the server. */
   readonly applicationName: string;
-  /** Connections at most. */
+  /** Most connections. */
   readonly max: number;
-  /** How long a statement may run, in milliseconds; the server ends it, and a moment later so does this side. Null: as long as it takes. */
+  /**
+   * Longest run of a statement, in milliseconds. The server ends it, and this side does a moment later. Null for no
+   * limit.
+   */
   readonly statementMs: number | null;
-  /** How long a statement waits for a lock, in milliseconds. */
+  /** Longest wait of a statement for a lock, in milliseconds. */
   readonly lockMs?: number;
-  /** Whether the server is to refuse what would write. */
+  /** True if the server must refuse writes. */
   readonly readOnly?: boolean;
 }
 
-/** How long a server may take to let a client in. Milliseconds. */
+/** Longest time for a server to accept a connection. Milliseconds. */
 const connectMs = 5_000;
-/** A transaction that its client has left open is ended by the server. Milliseconds. */
+/** Time after which the server ends an idle transaction. Milliseconds. */
 const idleInTransactionMs = 10_000;
-/** How much later than the server this side gives a statement up. Milliseconds. */
+/** Time after the server's limit when this side abandons a statement. Milliseconds. */
 const graceMs = 1_000;
-/** How long an idle connection is kept. Milliseconds. */
+/** Time for which an idle connection is kept. Milliseconds. */
 const idleMs = 60_000;
-/** How often a transaction is tried that others keep from being serialised. */
+/** Most attempts of a transaction that cannot be serialized. */
 const triesMax = 5;
 
-/** A database by a pool of connections, which are made as they are needed. */
+/** A database with a pool of connections, opened on demand. */
 export class Database implements Statements, AsyncDisposable {
   readonly #pool: Pool;
   #closed: Promise<void> | null = null;
 
   constructor(pool: Pool) {
     this.#pool = pool;
-    // A connection that breaks while no one uses it is replaced by the next use.
+    // The next use replaces a connection that breaks while idle.
     pool.on("error", () => {});
   }
 
@@ -80,9 +83,9 @@ export class Database implements Statements, AsyncDisposable {
   }
 
   /**
-   * Does the work in one transaction; rolls it back when the work throws. `snapshot`: reads only, all of them from one
-   * moment. The work is done again where the database could not serialise it. Throws `OutcomeUnknown` where the
-   * connection was lost with the commit.
+   * Does the work in one transaction. Rolls back if the work throws, and repeats it if the database could not serialize
+   * it. `snapshot`: reads only, all from one snapshot. Throws `OutcomeUnknown` if the connection was lost during the
+   * commit.
    */
   async transaction<T>(work: (db: Statements) => Promise<T>, how: "write" | "snapshot" = "write"): Promise<T> {
     for (let tries = 1; ; tries++) {
@@ -94,18 +97,21 @@ export class Database implements Statements, AsyncDisposable {
     }
   }
 
-  /** One connection of the pool, to be disposed of. */
+  /** Takes one connection of the pool. The caller disposes of it. */
   async session(): Promise<Session> {
     const client = await this.#pool.connect();
     return sessionOver(client);
   }
 
-  /** The same connections for what is read: where the server does not answer, the ledger is unavailable, which its reader can tell from a bug. */
+  /**
+   * Returns the same pool for queries: errors of a server that does not answer become `LedgerUnavailable`, so that
+   * callers can tell them from a bug.
+   */
   forQueries(): Database {
     return new ReadDatabase(this.#pool);
   }
 
-  /** Waits for what runs. */
+  /** Waits for running statements. */
   [Symbol.asyncDispose](): Promise<void> {
     this.#closed ??= this.#pool.end();
     return this.#closed;
@@ -140,12 +146,12 @@ async function orUnavailable<T>(answer: Promise<T>): Promise<T> {
   }
 }
 
-/** A database to connect to; nothing is sent before the first statement. Throws where a file that the address names cannot be read. */
+/** Creates a database. It connects with the first statement. Throws if a file that the address names cannot be read. */
 export function connect(server: PostgresServer, options: ConnectOptions): Database {
   return new Database(new Pool({ ...clientConfig(server, options), max: options.max, idleTimeoutMillis: idleMs }));
 }
 
-/** What the driver needs to reach the server. */
+/** Returns the driver's options to reach the server. */
 export function clientConfig(
   server: PostgresServer,
   { applicationName, statementMs, lockMs, readOnly }: Omit<ConnectOptions, "max">,
@@ -163,7 +169,7 @@ export function clientConfig(
     ...(server.password !== null && { password: server.password }),
     database: server.database,
     ssl: tlsOf(server),
-    // What the address says comes last, and so holds.
+    // Options of the address come last, so they win.
     options: [...settings.map((setting) => `-c ${setting}`), ...(server.options === null ? [] : [server.options])].join(
       " ",
     ),
@@ -188,7 +194,7 @@ function tlsOf({ tls, authorityFile, certificateFile, keyFile }: PostgresServer)
 }
 
 const int8 = types.builtins.INT8;
-/** PostgreSQL's number of the type of arrays of 64-bit integers. */
+/** PostgreSQL's type number of arrays of 64-bit integers. */
 const int8Array = 1016;
 
 function parserOf(type: number, format?: "text" | "binary"): (text: string) => unknown {
@@ -211,7 +217,7 @@ async function inTransaction<T>(
 async function commit({ client }: Session, how: "write" | "snapshot"): Promise<void> {
   try {
     const { command } = await client.query("commit");
-    // What failed in a transaction is not written, whoever caught the error.
+    // The server rolled back, even if the work caught the error.
     if (command !== "COMMIT") throw new Error("a transaction with a failed statement was committed");
   } catch (error) {
     if (how === "snapshot" || !isConnectionLost(error)) throw error;
@@ -219,7 +225,7 @@ async function commit({ client }: Session, how: "write" | "snapshot"): Promise<v
   }
 }
 
-/** Rows and counts over one connection. */
+/** Creates a session over one connection. */
 function sessionOver(client: PoolClient): Session {
   let isLost = false;
   const query = async <R extends object>(sql: Sql, values: readonly unknown[] = []) => {
@@ -243,7 +249,7 @@ function sessionOver(client: PoolClient): Session {
     async [Symbol.asyncDispose]() {
       const isIdle = !isLost && (client.getTransactionStatus() === "I" || (await rolledBack(client)));
       client.off("error", onError);
-      // A connection that is not at rest is no good to the next one who gets it.
+      // A connection inside a transaction must not be reused.
       client.release(!isIdle);
     },
   };
@@ -258,25 +264,28 @@ async function rolledBack(client: PoolClient): Promise<boolean> {
   }
 }
 
-/** Whether an error says that a transaction lost against others and may be tried again. */
+/** Returns true if a transaction conflicted with others and may be repeated. */
 function isSerialization(error: unknown): boolean {
   return error instanceof DatabaseError && (error.code === "40001" || error.code === "40P01");
 }
 
-/** Whether a statement waited in vain for a lock. */
+/** Returns true if a statement's wait for a lock timed out. */
 export function isLockTimeout(error: unknown): boolean {
   return error instanceof DatabaseError && error.code === "55P03";
 }
 
-/** Whether the connection went, or gave no answer in time, so that no one knows what became of what was sent. */
+/** Returns true if the connection was lost or timed out, so that the outcome of the statement is unknown. */
 export function isConnectionLost(error: unknown): boolean {
-  // Where the server ends a connection it says so with one of these.
+  // Codes with which the server ends a connection.
   if (error instanceof DatabaseError)
     return error.severity === "FATAL" || error.severity === "PANIC" || error.code?.startsWith("08") === true;
   return isOfDriver(error);
 }
 
-/** Errors that the driver makes itself have no code of the server; those of the network have one of Node. */
+/**
+ * Returns true for errors of the driver itself: they have no code of the server, and none of Node as those of the
+ * network do.
+ */
 function isOfDriver(error: unknown): error is Error {
   if (!(error instanceof Error) || error instanceof DatabaseError) return false;
   if ("code" in error && typeof error.code === "string") return true;
@@ -285,10 +294,10 @@ function isOfDriver(error: unknown): error is Error {
   );
 }
 
-/** Classes of SQLSTATE that are the server's condition rather than a statement's fault. */
+/** Classes of SQLSTATE for conditions of the server rather than faults of a statement. */
 const conditions = ["08", "25006", "28", "3D", "40", "42501", "53", "55P03", "57", "58", "FB", "XX"];
 
-/** Why the database could not be reached or written, in one sentence without its password; null for a bug of ours. */
+/** Returns why the database could not be reached or written, in one sentence without its password; null for a bug. */
 export function databaseFault(error: unknown): string | null {
   if (error instanceof OutcomeUnknown || error instanceof CopyUnfinished) return error.message;
   if (error instanceof DatabaseError) {
@@ -322,7 +331,7 @@ const untrusted = new Set([
 
 function whyNotReached(error: Error): string {
   const code = "code" in error ? String(error.code) : "";
-  // A file of a certificate that the address names.
+  // A certificate file that the address names.
   if ("path" in error && "syscall" in error && error.syscall === "open")
     return `${String(error.path)} cannot be read (${code})`;
   if (untrusted.has(code))

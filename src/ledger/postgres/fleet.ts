@@ -5,14 +5,17 @@ import type { LivePeer, Owner } from "./owners.ts";
 
 type Db = Pick<Statements, "rows" | "run">;
 
-/** The proxies of a database, as the beats of this one's run tell of them: whoever makes the run passes each beat on to `updatePeers`. */
+/**
+ * Proxies that share a database, as of this run's last heartbeat. The run's owner passes the peers of each heartbeat to
+ * `updatePeers`.
+ */
 export class PostgresFleet implements Fleet {
   readonly peers: Peers;
   readonly claims: JobClaims;
   readonly #listeners = new Set<() => void>();
   #live: readonly Peer[] = [];
 
-  /** `version`: of this proxy's program, for people who list the proxies. */
+  /** `version`: program version, for people who list the proxies. */
   constructor(db: Db, run: Pick<Owner, "known" | "publish" | "beatNow">, version: string | null = null) {
     this.claims = jobClaims(db, run);
     this.peers = {
@@ -29,7 +32,7 @@ export class PostgresFleet implements Fleet {
     };
   }
 
-  /** The other proxies that live, as of a beat that came through. */
+  /** Receives the live peers of a successful heartbeat. */
   updatePeers(others: readonly LivePeer[]): void {
     this.#live = others.map((peer) => ({ epoch: peer.epoch, instance: peer.instance, report: reportOf(peer) }));
     for (const listener of this.#listeners) listener();
@@ -62,14 +65,17 @@ function jobClaims(db: Db, run: Pick<Owner, "known">): JobClaims {
       try {
         await db.run("delete from jobs where owner = $1", [run.known()]);
       } catch (error) {
-        // What cannot be given up ends by itself.
+        // Unreleased jobs expire.
         if (databaseFault(error) === null) throw error;
       }
     },
   };
 }
 
-/** What a beat takes along. Limits are `[requests, tokens, running]`: every proxy writes them twice a second, and every other one reads them. */
+/**
+ * Payload of a heartbeat. Limits are `[requests, tokens, running]`: every proxy writes them twice a second, and every
+ * other one reads them.
+ */
 interface Uses {
   readonly used: Readonly<Record<string, readonly [requests: number, tokens: number, running: number]>>;
   readonly done: WorkDone;
@@ -86,7 +92,7 @@ function beatDataOf(
   return { catalogue, uses: JSON.stringify({ used: Object.fromEntries(short), done, version } satisfies Uses) };
 }
 
-/** Null for what another release wrote in another way. */
+/** Returns null for a payload in another release's format. */
 function reportOf({ catalogue, uses }: LivePeer): PeerReport | null {
   if (catalogue === null || uses === null) return null;
   try {

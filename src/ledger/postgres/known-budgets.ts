@@ -5,18 +5,18 @@ import { calendarOf } from "../../platform/clock.ts";
 import { budgetOf, type BudgetRow, type StoredBudget } from "../rows/budgets.ts";
 import type { Database, Statements } from "./connection.ts";
 
-/** Callers that are remembered with the budgets that apply to them, at most. */
+/** Most callers whose budgets are cached. */
 const callersKept = 20_000;
 
-/** A window as a batch names it: found or made by the database. */
+/** Window as a batch names it. The database finds or creates it. */
 export interface NamedWindow extends Span {
   readonly budget: StoredBudget;
   readonly subject: string;
 }
 
 /**
- * All budgets at one version, with the time zone of their windows. What is prepared by it is applied only while it is the
- * present version, so nobody has to be told of a change before it takes effect.
+ * All budgets at one version, with the time zone of their windows. The database applies a batch only if its version is
+ * current, so a change takes effect without notifying anyone.
  */
 export class KnownBudgets {
   readonly version: bigint;
@@ -34,7 +34,7 @@ export class KnownBudgets {
     return this.#bySeq.get(seq);
   }
 
-  /** The windows that apply to a caller at an instant, in the order of their budgets. */
+  /** Returns the windows that apply to a caller at an instant, in the order of their budgets. */
   windowsOf(caller: Caller, at: number): NamedWindow[] {
     return this.#weighingOn(caller).map((budget) => {
       const { start, end } = this.calendar.spanOf(budget.period, at);
@@ -54,7 +54,7 @@ export class KnownBudgets {
   }
 }
 
-/** As `amountToHold`, for windows whose sums only the database knows. */
+/** Returns `amountToHold` for windows whose sums only the database knows. */
 export function amountUnder(
   windows: readonly NamedWindow[],
   whole: PicoUsd | null,
@@ -68,7 +68,7 @@ export function amountUnder(
   );
 }
 
-/** The budgets as they are now; `calendar` where the ledger's zone is still its own. */
+/** Reads the current budgets; `calendar` is used if the ledger still has its time zone. */
 export async function readKnownBudgets(database: Database, calendar: Calendar): Promise<KnownBudgets> {
   return database.transaction(async (db) => {
     const meta = await db.row<{ budgets_version: bigint; time_zone: string | null }>(
@@ -83,7 +83,7 @@ export async function readKnownBudgets(database: Database, calendar: Calendar): 
   }, "snapshot");
 }
 
-/** All budgets in the order of their creation. */
+/** Returns all budgets in order of creation. */
 export async function readBudgets(db: Statements): Promise<StoredBudget[]> {
   return (await db.rows<BudgetRow>("select * from budgets order by seq")).map(budgetOf);
 }

@@ -1,25 +1,25 @@
 import { functionsDigest } from "./schema.ts";
 
 /**
- * When proxies hold in leases. A lease is the slice of a budget's window that one proxy fills without touching the window's own
- * row; how large a slice is, and when it is worth it, says farebox_slice (functions.sql), beside the rows.
+ * Policy for leases. A lease is the slice of a budget's window that one proxy fills without touching the window's own
+ * row. farebox_slice (functions.sql) decides its size and when it is worth it.
  */
 export type LeasePolicy =
-  /** While more than one proxy lives: a proxy alone never waits for a row, and knows each sum to the last digit. */
+  /** `auto`: only while more than one proxy is live. A lone proxy never waits for a row and knows each sum exactly. */
   "auto" | "always" | "never";
 
-/** How a batch is to be carried out: the options of farebox_apply. */
+/** Options of farebox_apply. */
 export interface LeaseOptions {
   readonly leases: boolean;
-  /** Among how many a window is shared. */
+  /** Number of proxies that share a window. */
   readonly sharers: number;
-  /** Whether the idle parts of all leases are taken back first. */
+  /** True if the idle parts of all leases are taken back first. */
   readonly collect: boolean;
-  /** The digest of the functions that this side was written for. */
+  /** Digest of the functions that this release was written for. */
   readonly functions: string;
 }
 
-/** `live`: how many proxies live, as far as this one knows. `collect`: for claims that found others to have something left. */
+/** `live`: known number of live proxies. `collect`: for claims that other proxies' leases still have room for. */
 export function leaseOptions(policy: LeasePolicy, live: number, collect: boolean): LeaseOptions {
   const leases = policy === "always" || (policy === "auto" && live > 1);
   return { leases, sharers: Math.max(1, live), collect, functions: functionsDigest() };

@@ -8,7 +8,9 @@ import { readWindows, readWindowsToAlert } from "./short-queries.ts";
 import { readRecent } from "./recent.ts";
 import { verify } from "./verify.ts";
 
-/** Returns the long queries of a server, each from one snapshot; as many at a time as the database has connections. */
+/**
+ * Returns the long queries of a server, each from one snapshot. As many run at a time as the database has connections.
+ */
 export function longQueries(database: Database, calendar: Calendar): LongQueries {
   const shared = sharedQueries(postgresDialect, calendar, (query) =>
     database.transaction((db) => answer(db, query), "snapshot"),
@@ -17,7 +19,8 @@ export function longQueries(database: Database, calendar: Calendar): LongQueries
     ...shared,
     async totals() {
       const totals = await shared.totals();
-      // Rows become visible out of the order of their numbers; with the requests added, the counter moves with each of them.
+      // Rows do not become visible in the order of their numbers. With the requests added, each row advances the
+      // counter.
       return { ...totals, written: totals.written + totals.requests };
     },
     recent: (query) => readRecent(database, query),

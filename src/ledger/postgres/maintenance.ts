@@ -25,12 +25,12 @@ export async function migrateServer(
 export interface ServerState {
   readonly schema: number;
   readonly known: number;
-  /** Whether the functions are those of this release. */
+  /** True if the functions are those of this release. */
   readonly hasOwnFunctions: boolean;
   /** Version that the server reports. */
   readonly version: string;
   readonly isEncrypted: boolean;
-  /** Whether the role may make partitions. */
+  /** True if the role may create partitions. */
   readonly mayCreate: boolean;
   /** Null for an older schema, and for no ledger. */
   readonly ledger: {

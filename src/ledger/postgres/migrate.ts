@@ -4,34 +4,34 @@ import { CopyUnfinished, type Database, type Statements } from "./connection.ts"
 import { applyFunctions, hasOwnFunctions, makeTables } from "./schema.ts";
 import { setAside } from "./set-aside.ts";
 
-/** Taken while the schema is made or brought forward: proxies that start together do it one after the other. */
+/** Lock for creating and upgrading the schema, so that proxies that start together take turns. */
 const migrationLock = 7_165_420_011n;
 
-/** How long a running proxy may have been silent for this to count as running. Milliseconds. */
+/** Longest silence of a proxy that counts as running. Milliseconds. */
 const beatMs = 5_000;
 
-/** Stands in a database for as long as a copy into it has not ended; it says how far the copy is. */
+/** Table that exists until a copy into the database has ended. It stores the progress of the copy. */
 export const copyProgressTable = "copy_progress";
 
 export type SchemaResult =
   | {
       readonly ok: true;
-      /** 0 where there was no ledger. */
+      /** 0 if there was no ledger. */
       readonly from: number;
       readonly to: number;
-      /** Whether anything had to be done. */
+      /** False if the schema was current already. */
       readonly changed: boolean;
-      /** The schema of the database that has the ledger as it was before; null where none was made. */
+      /** Schema with the backup of the earlier ledger; null if none was made. */
       readonly backup: string | null;
     }
   | { readonly ok: false; readonly failure: OpenFailure };
 
-/** The schema version that this release writes. */
+/** Returns the schema version of this release. */
 export function knownSchema(): number {
   return knownSchemaOf("postgres");
 }
 
-/** The version that is there; 0 for none. Throws `CopyUnfinished` for all but the copy itself. */
+/** Returns the stored version; 0 for none. Throws `CopyUnfinished` unless the copy itself asks. */
 export async function schemaOf(db: Statements, { copying = false } = {}): Promise<number> {
   const there = await db.row<{ ledger: boolean; copy: boolean }>(
     `select to_regclass('farebox_migrations') is not null as ledger, to_regclass('${copyProgressTable}') is not null as copy`,
@@ -43,16 +43,16 @@ export async function schemaOf(db: Statements, { copying = false } = {}): Promis
 }
 
 export interface MigrateOptions {
-  /** Whether an older ledger, or one with the functions of another release, is brought to this release. */
+  /** True to upgrade an older ledger, or one with the functions of another release. */
   readonly forward?: boolean;
   readonly copying?: boolean;
-  /** Whether the ledger is copied before its tables change. */
+  /** True to back the ledger up before its tables change. */
   readonly backup?: boolean;
 }
 
 /**
- * Makes the schema where there is none, and with `forward` brings a ledger of another release to this one's tables and functions, in
- * one transaction. Never does so under a proxy that runs.
+ * Creates a missing schema. With `forward`, upgrades another release's ledger to this release's tables and functions.
+ * Works in one transaction, and never while a proxy runs.
  */
 export async function migrate(
   database: Database,
@@ -76,7 +76,7 @@ export async function migrate(
   });
 }
 
-/** Why no schema can be made there; null where one can. */
+/** Returns why no schema can be created there; null if it can. */
 async function noPlace(db: Statements): Promise<OpenFailure | null> {
   const unusable = (message: string): OpenFailure => ({ kind: "unusable", message });
   const place = await db.row<{ schema: string | null; may: boolean | null }>(
@@ -93,7 +93,7 @@ async function noPlace(db: Statements): Promise<OpenFailure | null> {
     : unusable(`the schema ${place.schema} has a table ${foreign.relname} that is not Farebox's`);
 }
 
-/** Said of a ledger whose tables are those of this release. */
+/** Message for a ledger with this release's tables and another release's functions. */
 export const otherFunctions =
   "its functions are those of another release; farebox db migrate replaces them, as the next serve does";
 

@@ -27,25 +27,25 @@ import { PostgresWriter } from "./writer.ts";
 
 export interface OpenPostgresOptions extends StoreOptions {
   readonly server: PostgresServer;
-  /** Whether this proxy leases slices of budgets; with others beside it, unless given. */
+  /** Policy for leases; `auto` unless given. */
   readonly leases?: LeasePolicy;
 }
 
-/** A command may wait for a server that is busy; a request does not. Milliseconds. */
+/** Time limits in milliseconds. A command may wait for a busy server; a request does not. */
 const waits = {
   serve: { statementMs: 5_000, lockMs: 4_000 },
   command: { statementMs: 60_000, lockMs: 30_000 },
   read: { statementMs: 60_000, lockMs: 30_000 },
 } as const;
 
-/** Default of the longest life of a request. Milliseconds. */
+/** Default of a request's longest life. Milliseconds. */
 const requestLifeMs = 2 * 3_600_000;
-/** A proxy that was silent for so much longer than a request may live is dead. Milliseconds. */
+/** Margin added to a request's life before a silent proxy is dead. Milliseconds. */
 const marginMs = 5_000;
 
-/** Opens the ledger, the keys and the notice of changes in one PostgreSQL database. */
+/** Opens the store in one PostgreSQL database. */
 export async function openPostgres(options: OpenPostgresOptions): Promise<OpenResult> {
-  // What was opened so far is closed again when a later step fails.
+  // Closes everything opened so far if a later step fails.
   const opened = new AsyncDisposableStack();
   try {
     const pools = openPools(options, opened);
@@ -62,15 +62,15 @@ export async function openPostgres(options: OpenPostgresOptions): Promise<OpenRe
 }
 
 interface Pools {
-  /** What the names of all their connections begin with; no other process has it. */
+  /** Prefix of the names of all their connections, unique to this process. */
   readonly name: string;
-  /** For what is written, and what a request waits for. */
+  /** For writes and for queries that a request waits for. */
   readonly short: Database;
-  /** For what may take long. */
+  /** For long queries. */
   readonly long: Database;
-  /** Where a proxy runs: for its beats, which wait for nothing else. */
+  /** For a running proxy's heartbeats, which wait for nothing else. */
   readonly beats: Database;
-  /** For figures that are looked at all the time. */
+  /** For figures that are queried often. */
   readonly figures: Database;
 }
 
@@ -242,7 +242,7 @@ function lifeMs(options: OpenPostgresOptions): number {
   return (options.requestLifeMs ?? requestLifeMs) + marginMs;
 }
 
-/** Where this process runs, for people. */
+/** Returns the host and process, for people. */
 function instanceName(): string {
   return `${hostname()}/${process.pid}`;
 }

@@ -3,34 +3,36 @@ import { loop, type Loop } from "../../platform/loop.ts";
 import type { Database, Statements } from "./connection.ts";
 import { ensureMonths } from "./partitions.ts";
 
-/** How often a running proxy beats, in milliseconds. */
+/** Interval of heartbeats, in milliseconds. */
 const beatEveryMs = 500;
-/** How often it makes the months of charges that are to come, and clears its leases of windows that are over. Milliseconds. */
+/** Interval for creating partitions of coming months and clearing leases of ended windows. Milliseconds. */
 const maintainEveryMs = 3_600_000;
-/** How long a window has been over when its leases are cleared: nearly all that was held in them has ended by then. Milliseconds. */
+/**
+ * Age of an ended window when its leases are cleared, in milliseconds. Nearly all its holds have been settled by then.
+ */
 const overForMs = 86_400_000;
-/** Leases that one transaction clears at most. */
+/** Most leases to clear per transaction. */
 const clearedAtOnce = 500;
 
-/** The run under which a process places holds. */
+/** Run under which a process places holds. */
 export interface OwnRun {
-  /** Its epoch, registered where that was not done yet. */
+  /** Returns its epoch. Registers the run on first use. */
   epoch(): Promise<number>;
-  /** Null while none is registered. */
+  /** Returns the epoch; null before registration. */
   known(): number | null;
-  /** Registers anew where this is the present epoch: others have ended it. */
+  /** Registers a new run if `ended` is the current epoch, because another process has ended it. */
   renew(ended: number | null): Promise<void>;
-  /** How many proxies live, this one included, as far as it knows. */
+  /** Returns the known number of live proxies, including this one. */
   live(): number;
 }
 
-/** What a beat says of the proxy beside that it lives. */
+/** Data that a heartbeat sends. */
 export interface BeatData {
   readonly catalogue: string | null;
   readonly uses: string | null;
 }
 
-/** Another proxy that lives. */
+/** Another live proxy. */
 export interface LivePeer {
   readonly epoch: number;
   readonly instance: string;
@@ -38,27 +40,27 @@ export interface LivePeer {
   readonly uses: string | null;
 }
 
-/** What a beat that came through has brought. */
+/** Result of a successful heartbeat. */
 export interface Beat {
-  /** The counter of changes of keys, budgets and settings. */
+  /** Counter of changes of keys, budgets and settings. */
   readonly changes: bigint;
-  /** How many proxies live, this one included. */
+  /** Number of live proxies, including this one. */
   readonly live: number;
-  /** The others of them. */
+  /** The live proxies other than this one. */
   readonly peers: readonly LivePeer[];
 }
 
 export interface OwnerOptions {
   readonly database: Database;
   readonly clock: Clock;
-  /** A name for people: where it runs. */
+  /** Name for people: where it runs. */
   readonly instance: string;
-  /** How long one of its requests may live, with a margin: silent for longer, it is dead. Milliseconds. */
+  /** Longest life of a request, with a margin, in milliseconds. A proxy silent for longer is dead. */
   readonly lifeMs: number;
   readonly onBeat?: (beat: Beat) => void;
 }
 
-/** The run of a proxy: registered, it beats until it is disposed of. */
+/** Run of a proxy. Sends heartbeats from registration to disposal. */
 export class Owner implements OwnRun, AsyncDisposable {
   readonly #options: OwnerOptions;
   #epoch: number;
@@ -76,11 +78,11 @@ export class Owner implements OwnRun, AsyncDisposable {
       await this.#beat();
       await this.#keepUp();
     };
-    // Without the database nothing is known of the others; the next beat tries again.
+    // Peers are unknown without the database. The next heartbeat tries again.
     this.#beats = loop(options.clock, beat, { firstMs: Infinity, everyMs: beatEveryMs, onError() {} });
   }
 
-  /** Registers the run and beats for the first time. */
+  /** Registers the run and sends the first heartbeat. */
   static async start(options: OwnerOptions): Promise<Owner> {
     const owner = new Owner(options, await register(options, 1));
     await owner.#beat();
@@ -101,12 +103,12 @@ export class Owner implements OwnRun, AsyncDisposable {
     return this.#live;
   }
 
-  /** Has each beat take along what this answers. */
+  /** Sends the result of `data` with each heartbeat. */
   publish(data: () => BeatData): void {
     this.#data = data;
   }
 
-  /** Beats now, or once more where a beat is under way. */
+  /** Sends a heartbeat now, or one more if one is in progress. */
   beatNow(): void {
     this.#beats.wake();
   }
@@ -126,7 +128,7 @@ export class Owner implements OwnRun, AsyncDisposable {
     return this.#renewing;
   }
 
-  /** Ends the run and gives its leases back; where the database is out of reach, others find out by its silence. */
+  /** Ends the run and returns its leases. If the database is unreachable, others notice the silence. */
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#beats.ending.aborted) return;
     await this.#beats[Symbol.asyncDispose]();
@@ -165,7 +167,7 @@ export class Owner implements OwnRun, AsyncDisposable {
   }
 }
 
-/** The run of a command beside the proxies: registered with its first hold; it does not beat, and is over with the process. */
+/** Run of a command. Registered with its first hold; sends no heartbeats, and ends with the process. */
 export class CommandRun implements OwnRun, AsyncDisposable {
   readonly #options: Omit<OwnerOptions, "onBeat">;
   #epoch: Promise<number> | null = null;
@@ -219,16 +221,16 @@ async function endRun(database: Database, epoch: number): Promise<void> {
     await database.run("select farebox_end_owner($1)", [epoch]);
     await database.run("select farebox_return_leases($1)", [epoch]);
   } catch {
-    // Others end it, once it has been silent for long enough.
+    // Others end it after it has been silent long enough.
   }
 }
 
-/** Ends runs that have been silent for longer than one of their requests may live; `except`: the own one. */
+/** Ends runs that have been silent for longer than one of their requests may live. `except`: this process's run. */
 export async function endDeadOwners(db: Statements, except: number | null): Promise<void> {
   await db.run("select farebox_end_dead_owners($1)", [except]);
 }
 
-/** Gives back what the leases of runs that are over do not hold. */
+/** Returns the unheld parts of the leases of ended runs. */
 export async function returnLeasesOfDead(db: Statements): Promise<void> {
   const rows = await db.rows<{ owner: bigint }>(
     `select distinct l.owner from window_leases l where (l.spent <> 0 or l.granted > l.held or l.held = 0)

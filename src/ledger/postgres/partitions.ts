@@ -1,30 +1,33 @@
 import { isLockTimeout, type Statements, type Database } from "./connection.ts";
 import { lockBudgets } from "./budgets.ts";
 
-/** How many months are made ahead of the present one. */
+/** Number of months to create ahead of the current one. */
 const monthsAhead = 2;
 
-/** The month of UTC that holds an instant, as a number that grows by one a month. */
+/** Returns the UTC month of an instant, as a number that grows by one per month. */
 export function monthOf(at: number): number {
   const date = new Date(at);
   return date.getUTCFullYear() * 12 + date.getUTCMonth();
 }
 
-/** Makes the partition of charges for the month of an instant, where it is missing. */
+/** Creates the partition of charges for an instant's month if it is missing. */
 export async function ensurePartition(db: Statements, at: number): Promise<void> {
   await db.run("select farebox_ensure_partitions($1)", [at]);
 }
 
-/** Makes those of the month of an instant and of the next two. */
+/** Creates the partitions of an instant's month and of the next two. */
 export async function ensureMonths(db: Statements, at: number): Promise<void> {
   const month = monthOf(at);
   for (let ahead = 0; ahead <= monthsAhead; ahead++)
     await ensurePartition(db, Date.UTC(Math.floor((month + ahead) / 12), (month + ahead) % 12));
 }
 
-/** How long holds may have to wait for one month at most, in milliseconds; whoever reads charges for longer puts it off to the next time. */
+/**
+ * Longest time that holds may wait for one month, in milliseconds. A month that someone reads for longer is left for
+ * the next time.
+ */
 const lockMs = 500;
-/** A month is worth the wait where it is so much larger than what is left in it. */
+/** Smallest surplus of a month's size over its remaining rows that is worth the wait. */
 const worthBytes = 256 * 1024;
 const rowBytes = 2_048;
 
@@ -35,8 +38,8 @@ interface Month {
 }
 
 /**
- * Gives the room of months that lie wholly before an instant back to the system: one that retention has emptied is dropped, of
- * one with little left in it the rest goes into a new table that takes its place. Each in a transaction of some milliseconds.
+ * Frees the disk space of months that end before an instant. Drops an empty month, and moves the rest of a nearly empty
+ * one to a new table that replaces it. Each in a transaction of some milliseconds.
  */
 export async function dropEmptiedMonths(database: Database, before: number): Promise<void> {
   const months = await database.rows<Month>(
@@ -59,7 +62,7 @@ export async function dropEmptiedMonths(database: Database, before: number): Pro
 
 async function replace(db: Statements, name: string, since: number, until: number): Promise<void> {
   await db.run(`set local lock_timeout = ${lockMs}`);
-  // No batch of any proxy is applied meanwhile.
+  // No proxy's batch is applied meanwhile.
   await lockBudgets(db);
   await db.run("lock table charges in access exclusive mode");
   const isEmpty = (await db.row(`select 1 from ${name} limit 1`)) === undefined;

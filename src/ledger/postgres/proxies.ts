@@ -14,10 +14,10 @@ import { leaseOptions } from "./leases.ts";
 import { LedgerUnavailable } from "../../ports/ledger.ts";
 import type { BatchAnswer } from "./replies.ts";
 
-/** Holds that one call posts at most. */
+/** Most holds to post per call. */
 const postedAtOnce = 256;
 
-/** The runs of the proxies on one database. */
+/** Runs of the proxies on one database. */
 export class PostgresProxies implements ProxyRuns {
   readonly #database: Database;
   readonly #calendar: Calendar;
@@ -41,7 +41,7 @@ export class PostgresProxies implements ProxyRuns {
   }
 
   async #endIn(db: Statements, nameOrRun: string, at: number, by: string): Promise<ProxyEnding> {
-    // No batch is applied meanwhile, so that nothing is placed or settled between the fence and the last posting.
+    // No batch is applied meanwhile, so nothing is held or settled between the fence and the last posting.
     await lockBudgets(db);
     const named = (await runsIn(db)).filter(({ name, run }) => name === nameOrRun || String(run) === nameOrRun);
     const [newest] = named.toSorted((a, b) => a.silentMs - b.silentMs);
@@ -59,7 +59,7 @@ export class PostgresProxies implements ProxyRuns {
   }
 }
 
-/** Ends the run where it still does not beat, after a batch of it that is being applied: it can commit nothing more. */
+/** Ends the run if it still sends no heartbeats, after its batch in progress. It can commit nothing more. */
 async function fence(db: Statements, { run, state }: ProxyRun): Promise<boolean> {
   if (state !== "silent") return state === "ended";
   await db.run("select pg_advisory_xact_lock('budgets'::regclass::oid::integer, $1::integer)", [run]);
@@ -73,7 +73,7 @@ async function fence(db: Statements, { run, state }: ProxyRun): Promise<boolean>
 const endsWithIt =
   "c.state = 'pending' and not (c.kind = 'task' and exists (select from tasks t where t.charge = c.id))";
 
-/** Posts the holds of a run that is over as the recovery of dead proxies does. */
+/** Posts the holds of an ended run, as the recovery of dead proxies does. */
 async function postHolds(db: Statements, budgets: KnownBudgets, run: number, at: number): Promise<void> {
   const open = await db.rows<{ id: string; admitted_at: bigint; unpriced: boolean }>(
     `select c.id, c.admitted_at, c.hold is null as unpriced from charges c where c.owner = $1 and ${endsWithIt} order by c.admitted_at`,
@@ -126,7 +126,7 @@ async function runsIn(db: Pick<Statements, "rows">): Promise<ProxyRun[]> {
   }));
 }
 
-/** The version that a beat took along; releases before this one tell none. */
+/** Returns the version in a heartbeat; null for earlier releases, which send none. */
 function versionIn(uses: string | null): string | null {
   try {
     const { version } = JSON.parse(uses ?? "{}") as { version?: unknown };

@@ -19,16 +19,16 @@ import { dropEmptiedMonths } from "./partitions.ts";
 import { storedCalendar } from "./time-zone.ts";
 import { onLedger } from "./maintenance.ts";
 
-/** Charges that one transaction deletes. Holds do not wait for it: only changes of budgets and corrections do. */
+/** Charges to delete per transaction. Only changes of budgets and corrections wait for it; holds do not. */
 const stepCharges = 1_000;
-/** Rows of windows or rollups that one transaction deletes. */
+/** Rows of windows or rollups to delete per transaction. */
 const stepRows = 1_000;
 
 export interface PruneServerOptions extends Omit<PruneOptions, "onProgress"> {
   readonly server: PostgresServer;
-  /** Only counts. */
+  /** Counts without deleting. */
   readonly dryRun: boolean;
-  /** Told the share of the charges that is done, 0 to 1. */
+  /** Called with the share of charges done, 0 to 1. */
   readonly onProgress?: (share: number) => void;
 }
 
@@ -36,7 +36,7 @@ export type PruneServerResult =
   | { readonly ok: true; readonly pruned: Pruned }
   | { readonly ok: false; readonly failure: OpenFailure };
 
-/** Prunes the ledger on a server, in the zone that is stored in it, with or without running proxies. */
+/** Prunes the ledger on a server, in its stored time zone, with or without running proxies. */
 export async function pruneServer({
   server,
   dryRun,
@@ -53,14 +53,15 @@ export async function pruneServer({
 }
 
 /**
- * Deletes what is older, in transactions of some milliseconds with pauses between them. After each of them the ledger is in
- * order; when it is interrupted the rest is left for the next time. Months that are emptied so are dropped.
+ * Deletes older data in transactions of some milliseconds with pauses. The ledger is consistent after each; an
+ * interrupted run continues the next time. Drops emptied months.
  */
 export async function prune(database: Database, options: PruneOptions): Promise<Pruned> {
   const horizon = horizons(options);
   const repeat = (step: (db: Statements) => Promise<number>, onStep?: (count: number) => void) =>
     repeatStep(options, () => database.transaction(step), onStep);
-  // First what a carried sum, at noon of its day, would no longer agree with; no one asks for it from the announcement on.
+  // First the rows that would not match a carried sum, which has the time of noon of its day. No query reads them from
+  // the announcement on.
   await database.run("update meta set quarters_from = greatest(quarters_from, $1)", [horizon.quarters]);
   const quarters = await repeat((db) => deleteQuarters(db, horizon.quarters));
   const windows = await repeat((db) => deleteWindows(db, horizon.charges));
@@ -70,7 +71,7 @@ export async function prune(database: Database, options: PruneOptions): Promise<
     options.onProgress?.(charges);
   };
   const carry = (which: string) => repeat((db) => carryStep(db, options.calendar, horizon.charges, which), onStep);
-  // A correction goes before what it corrects, and a correction of that one before it.
+  // A correction is carried before the charge it corrects.
   await carry("adjusts is not null order by admitted_at desc, seq desc");
   await carry("adjusts is null order by admitted_at, seq");
   await dropEmptiedMonths(database, horizon.charges);
@@ -85,8 +86,8 @@ function deleteQuarters(db: Statements, before: number): Promise<number> {
 }
 
 /**
- * Windows that ended before the horizon: no one asks for them again, and their charges are about to be carried. A charge
- * that is still pending in one settles without it.
+ * Deletes windows that ended before the horizon: they are not queried again, and their charges are about to be carried.
+ * A charge still pending in one settles without it.
  */
 async function deleteWindows(db: Statements, before: number): Promise<number> {
   await lockBudgets(db);
@@ -117,9 +118,9 @@ interface SumRow {
 
 const counts = { requests: "formula <> 'adjustment'", unpriced: "cost is null", retries: "retry > 0" } as const;
 
-/** Moves some charges into carried sums; answers how many. */
+/** Moves some charges into carried sums. Returns the count. */
 async function carryStep(db: Statements, calendar: Calendar, before: number, which: string): Promise<number> {
-  // Nobody corrects a charge meanwhile; another prune waits.
+  // No charge is corrected meanwhile; another prune waits.
   await lockBudgets(db, "shared");
   await db.run("select pg_advisory_xact_lock('carried'::regclass::oid::integer, 0)");
   const rows = await db.rows<{ seq: bigint; at: bigint }>(
@@ -147,7 +148,7 @@ async function carryStep(db: Statements, calendar: Calendar, before: number, whi
   return db.run(`delete from charges where ${inStep}`, step);
 }
 
-/** Adds to carried sums; makes those that are missing. */
+/** Adds to carried sums. Creates missing ones. */
 async function addCarried(
   db: Statements,
   calendar: Calendar,

@@ -5,12 +5,13 @@ import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts
 import { numbered } from "./answer.ts";
 import type { Statements } from "./connection.ts";
 
-/** Numbers of transactions, as rows have them, go around after so many. */
+/** Transaction numbers in rows wrap around after this many. */
 const around = 2 ** 32;
 
 /**
- * See the ledger's port. Rows of several proxies become visible out of the order of their numbers, and their clocks differ. So
- * what is new since a look is what transactions wrote that were not over then: the cursor's `written` is the oldest of these.
+ * Implements `LedgerQueries.recent`. Rows of several proxies do not become visible in the order of their numbers, and
+ * clocks differ. So new rows are those of transactions that were still running at the previous query: the cursor's
+ * `written` is the oldest of these.
  */
 export async function readRecent(
   db: Statements,
@@ -25,7 +26,7 @@ export async function readRecent(
     values.push(value);
   }
   if (query.after !== undefined) {
-    // A cursor of another database is as good as none.
+    // A cursor of another database selects everything.
     conditions.push(`(running < ?::bigint or (written_by - ?::bigint + ${around}) % ${around} < ${around / 2})`);
     values.push(query.after.written, query.after.written % around);
   }

@@ -13,7 +13,7 @@ import { verify } from "./verify.ts";
 
 export interface RepairServerOptions extends RepairLedgerOptions {
   readonly server: PostgresServer;
-  /** The zone of a ledger that has none stored yet. */
+  /** Time zone for a ledger that stores none yet. */
   readonly calendar: Calendar;
 }
 

@@ -9,13 +9,13 @@ import { snapshot } from "../rows/budgets.ts";
 import { endedBy, type BatchedCommand, type PlannedBatch } from "./batch.ts";
 import type { KnownBudgets } from "./known-budgets.ts";
 
-/** What farebox_apply answers; amounts are text. */
+/** Answer of farebox_apply. Amounts are text. */
 export type BatchAnswer =
-  /** `stale`: the budgets are of another version by now. `fenced`: the run has ended. Nothing was done. */
+  /** `stale`: the budgets have another version by now. `fenced`: the run has ended. Nothing was done. */
   | { readonly refused: "stale" | "fenced" }
   | {
       readonly refused?: undefined;
-      /** Of the charges that have ended; there is none of an id that is not here. */
+      /** Charges that have ended. An id that is missing here does not exist. */
       readonly settles: readonly (readonly [
         id: string,
         first: boolean,
@@ -25,7 +25,7 @@ export type BatchAnswer =
       ])[];
       readonly claims: readonly ClaimAnswer[];
       readonly tasks: readonly ("ok" | "taken" | "no_such_charge" | true)[];
-      /** Of claims that were short, all windows. */
+      /** All windows of claims that lacked room. */
       readonly windows?: readonly (readonly [
         budget: number,
         subject: string,
@@ -40,21 +40,21 @@ type ClaimAnswer =
   | readonly [kind: "ok", room: string | null]
   | readonly [kind: "granted", amount: string]
   | readonly [kind: "not_pending"]
-  /** Not to be placed: it is there already, or has no bound. */
+  /** Not placed: it exists already, or has no bound. */
   | readonly [kind: "looked", room: string | null, known: boolean]
-  /** `again`: other leases had something left. */
+  /** `again`: other leases have room left. */
   | readonly [kind: "short", again: boolean, windows: readonly (readonly [position: number, gap: string])[]];
 
 export interface Concluded {
-  /** By the position of the command; undefined for those that are to be asked again. */
+  /** By position of the command; undefined for those to ask again. */
   readonly outcomes: (Outcome | undefined)[];
-  /** Claims that leases of others may still have room for. */
+  /** Claims that other proxies' leases may still have room for. */
   readonly again: readonly number[];
-  /** Holds that were placed by this batch. */
+  /** Holds placed by this batch. */
   readonly placed: readonly number[];
 }
 
-/** What the answer says to each command of a batch. `isLast`: what was short is refused. */
+/** Returns the outcome of each command of a batch. `isLast`: claims without room are refused. */
 export function conclude(
   commands: readonly BatchedCommand[],
   plan: PlannedBatch,
@@ -117,7 +117,7 @@ function claimed(
   }
 }
 
-/** By the rules of the core, from the figures of that instant. */
+/** Returns the shortage by the core's rules, from the sums at that instant. */
 function shortageIn(
   short: readonly (readonly [number, string])[],
   { windows = [] }: AppliedBatch,
@@ -138,7 +138,7 @@ function shortageIn(
     const spent = BigInt(spentText) as PicoUsd;
     const held = (budget.limit - spent - BigInt(gap)) as PicoUsd;
     const window = snapshot({ budget, subject, start, end, spent, held });
-    // Parts of leases that are idle are neither spent nor held, and yet could not be had.
+    // Idle parts of leases are neither spent nor held, and still unavailable.
     return shortageOf(window, needed) ?? { window, needed, exhausted: false };
   });
   const worst = worstShortage(shortages);

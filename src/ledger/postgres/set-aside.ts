@@ -8,8 +8,8 @@ export type SetAsideResult =
   | { readonly ok: false; readonly failure: OpenFailure };
 
 /**
- * Copies a ledger of an earlier schema version into a schema of its own in the same database, as a whole ledger: the release that
- * wrote it runs on the copy when its search_path names that schema. Part of the caller's transaction, in which no one else writes.
+ * Copies an earlier version's ledger into a separate schema of the same database. That release can run on the copy if
+ * its search_path names the schema. Part of the caller's transaction, in which no one else writes.
  */
 export async function setAside(db: Statements, version: number): Promise<SetAsideResult> {
   const place = await db.row<{
@@ -37,7 +37,7 @@ export async function setAside(db: Statements, version: number): Promise<SetAsid
   await db.run(`lock table ${tables.map(escapeIdentifier).join(", ")} in exclusive mode`);
   const made = await definitions(db, place.name);
   await search(place.name);
-  // What the migrations wrote is among the rows.
+  // The copied rows include what the migrations wrote.
   await db.run("delete from meta; delete from farebox_migrations; set local check_function_bodies = off");
   for (const sql of made) await db.run(sql);
   await db.run("set local check_function_bodies = on");
@@ -51,7 +51,10 @@ const tablesOf = `select relname as name from pg_class
   -- Windows refer to budgets.
   order by relname = 'budget_windows', relname`;
 
-/** Returns the statements that make the months of charges, the types and the functions in the schema of that name. Functions of triggers are made with their tables. */
+/**
+ * Returns the statements that create the partitions, types and functions in the schema of that name. Trigger functions
+ * are created with their tables.
+ */
 async function definitions(db: Statements, name: string): Promise<string[]> {
   const months = await db.rows<{ sql: string }>(
     `select format('create table %1$I (like charges including defaults including constraints); alter table charges attach partition %1$I %2$s',
@@ -63,7 +66,7 @@ async function definitions(db: Statements, name: string): Promise<string[]> {
      from pg_class join pg_attribute on attrelid = pg_class.oid and attnum > 0
      where relkind = 'c' and relnamespace = current_schema()::regnamespace and relname like 'farebox\\_%' group by relname`,
   );
-  // Types are named as the search path finds them; only the function's own name has its schema.
+  // The search path finds types; only the function's own name has its schema.
   const functions = await db.rows<{ sql: string }>(
     `select replace(pg_get_functiondef(oid), format('FUNCTION %I.', current_schema()), format('FUNCTION %I.', $1::text)) as sql from pg_proc
      where pronamespace = current_schema()::regnamespace and proname like 'farebox\\_%' and prorettype <> 'trigger'::regtype`,

@@ -14,10 +14,10 @@ import type { Database, Statements } from "./connection.ts";
 import { readBudgets } from "./known-budgets.ts";
 import { sumCharges } from "./sum-charges.ts";
 
-/** How long a proxy that runs may be silent. Milliseconds. */
+/** Longest silence of a running proxy. Milliseconds. */
 const silentMsMax = 5_000;
 
-/** See the ledger's port: reads of a few milliseconds. */
+/** Short queries of a server. Each takes some milliseconds. */
 export class PostgresQueries implements ShortQueries {
   readonly #db: Database;
   readonly #calendar: Calendar;
@@ -84,14 +84,14 @@ export class PostgresQueries implements ShortQueries {
   }
 }
 
-/** The budgets that apply to a caller, in the order of their creation. */
+/** Returns the budgets that apply to a caller, in order of creation. */
 async function readBudgetsOf(db: Statements, caller: Caller): Promise<StoredBudget[]> {
   return (
     await db.rows<BudgetRow>("select * from budgets where scope = any($1) order by seq", [scopesApplyingTo(caller)])
   ).map(budgetOf);
 }
 
-/** A window that is asked for; without its sums. */
+/** Requested window, without its sums. */
 interface Wanted extends Omit<BudgetWindow, "spent" | "held"> {
   readonly budget: StoredBudget;
 }
@@ -102,7 +102,10 @@ function windowAt(calendar: Calendar, budget: StoredBudget, at: number, subject 
   return { budget, subject, ...calendar.spanOf(budget.period, at) };
 }
 
-/** Every budget's window at the instant. One that no hold has opened yet has the sums of its charges all the same. Within a snapshot. */
+/**
+ * Returns every budget's window at the instant. A window that no hold has opened yet has the sums of its charges. Needs
+ * a snapshot.
+ */
 export async function readWindows(db: Statements, calendar: Calendar, at: number): Promise<readonly BudgetWindow[]> {
   const wanted = (await readBudgets(db)).map((budget) => windowAt(calendar, budget, at));
   const stored = Map.groupBy(await storedSums(db, wanted), ({ budget }) => Number(budget));
@@ -117,7 +120,7 @@ export async function readWindows(db: Statements, calendar: Calendar, at: number
   });
 }
 
-/** The windows that there are of these budgets and spans, of every subject. */
+/** Returns the sums of the stored windows of these budgets and spans, for every subject. */
 function storedSums(
   db: Statements,
   wanted: readonly Wanted[],

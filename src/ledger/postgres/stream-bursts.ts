@@ -11,10 +11,10 @@ interface Row {
   readonly live: bigint | number;
 }
 
-/** Takes note of what a stream showed, where one is given, and returns all marks. */
+/** Stores the observation of a stream, if one is given, and returns all marks. */
 export async function burstMarks(db: Statements, [, seen, at]: StreamsCommand): Promise<Replies["streams"]> {
   if (seen !== null) {
-    // Two keys on two proxies at once: the second has to see the first one's mark.
+    // If two keys on two proxies write at once, the second must see the first one's mark.
     await db.run("lock table stream_bursts in share row exclusive mode");
     const before = await db.rows<Row>(`select ${columns} from stream_bursts where model = $1`, [seen.model]);
     await db.run("delete from stream_bursts where model = $1 or burst_at < $2", [seen.model, at - markKeptMs]);

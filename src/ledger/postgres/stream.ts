@@ -4,10 +4,10 @@ import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts
 import type { Database } from "./connection.ts";
 import { cursorOf, keepsSnapshot } from "./cursor.ts";
 
-/** Charges that are handed over at once. */
+/** Charges per part. */
 const partCharges = 500;
 
-/** The charges of a span, oldest first, from one snapshot that is kept as long as it is read; what is left of it ends with the iteration. */
+/** Reads the charges of a span, oldest first, from one snapshot that ends with the iteration. */
 export async function* streamCharges(
   database: Database,
   { since, until }: TimeSpan,

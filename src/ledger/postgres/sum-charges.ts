@@ -3,14 +3,14 @@ import type { PicoUsd } from "../../core/money.ts";
 import { endOfTime } from "../rows/budgets.ts";
 import type { Statements } from "./connection.ts";
 
-/** Charges of a scope and a span; `subject` tells members of an `eachKey` scope apart. */
+/** Scope and span whose charges are summed. `subject` selects one member of an `eachKey` scope. */
 export interface Summed {
   readonly scope: Scope;
   readonly subject: string;
   readonly span: Span;
 }
 
-/** What the charges of scopes in spans add up to, in their order: a statement for each kind of scope, not for each of them. */
+/** Returns the sums of charges by scope and span, in the given order. Runs one statement per kind of scope. */
 export async function sumCharges(
   db: Statements,
   wanted: readonly Summed[],
@@ -18,7 +18,7 @@ export async function sumCharges(
   const sums: { spent: PicoUsd; held: PicoUsd }[] = [];
   const asked = wanted.map((each, place) => ({ place, span: each.span, ...membersOf(each) }));
   for (const [condition, group] of Map.groupBy(asked, conditionOf)) {
-    // Laterally, so that each of them is looked up by an index, whatever the planner thinks of their number.
+    // A lateral join, so that the planner uses an index for each, whatever their number.
     const rows = await db.rows<{ place: number; spent: PicoUsd; held: PicoUsd }>(
       `select place, spent, held
        from unnest($1::int[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[])
@@ -41,7 +41,7 @@ export async function sumCharges(
   return sums;
 }
 
-/** Null where it does not matter. */
+/** Null if it does not matter. */
 interface Members {
   readonly key: string | null;
   readonly team: string | null;

@@ -6,15 +6,15 @@ import type { Database, Statements } from "./connection.ts";
 import { calendarOf } from "../../platform/clock.ts";
 import { rollupAmounts, rollupDimensions, rollupSums } from "../rollups.ts";
 
-/** The zone of windows and days; null where none was stored yet. */
+/** Returns the stored time zone of windows and days; null if none is stored yet. */
 export async function storedTimeZone(db: Statements): Promise<string | null> {
   const row = await db.row<{ time_zone: string | null }>("select time_zone from meta");
   return row?.time_zone ?? null;
 }
 
 /**
- * Stores the zone; where it is another one than before, windows and days are rebuilt from the charges. Refused while
- * other proxies than `except` count in the zone that is stored.
+ * Stores the zone. If it changes, rebuilds windows and days from the charges. Fails while proxies other than `except`
+ * use the stored zone.
  */
 export async function applyTimeZone(
   database: Database,
@@ -49,13 +49,15 @@ async function othersRun(db: Statements, except: number | null): Promise<boolean
   return row !== undefined;
 }
 
-/** The ledger's own calendar; the given one where it has none yet. */
+/** Returns the ledger's calendar; `otherwise` if it stores no zone yet. */
 export async function storedCalendar(database: Database, otherwise: Calendar): Promise<Calendar> {
   const stored = await storedTimeZone(database);
   return stored === null || stored === otherwise.timeZone ? otherwise : calendarOf(stored);
 }
 
-/** Rebuilds the rollup by days from the charges and the carried sums, for another time zone. Under the budgets' lock. */
+/**
+ * Rebuilds the rollup by days from the charges and the carried sums, for another time zone. Needs the budgets' lock.
+ */
 export async function rebuildDays(db: Statements, calendar: Calendar): Promise<void> {
   await db.run("delete from rollup_day");
   const { dates, starts, ends } = await daysOfCharges(db, calendar);
@@ -74,7 +76,7 @@ export async function rebuildDays(db: Statements, calendar: Calendar): Promise<v
   );
 }
 
-/** All days of the calendar from the first charge to the last. */
+/** Returns all days of the calendar from the first charge to the last. */
 async function daysOfCharges(db: Statements, calendar: Calendar) {
   const days = { dates: [] as string[], starts: [] as number[], ends: [] as number[] };
   const range = await db.row<{ first: bigint | null; last: bigint | null }>(

@@ -8,7 +8,7 @@ import { Feed } from "../audit/feed.ts";
 import type { Report } from "../audit/findings.ts";
 import type { Query } from "../queries/query.ts";
 
-/** See the ledger's port. */
+/** Implements `LedgerMaintenance.verify`. */
 export async function verify(database: Database, options: VerifyOptions): Promise<Verification> {
   await using session = await database.session();
   await session.run(keepsSnapshot);
@@ -30,8 +30,8 @@ interface LeasedRow {
 }
 
 /**
- * What stands in leases: of each, what pending charges of its owner hold in it; of a window, what was granted to all of them.
- * How much they have spent is compared with the window's charges, together with what the window has.
+ * Checks leases: each must hold what pending charges of its owner hold in it, and each window must count all grants.
+ * The spent amounts of leases are compared elsewhere, together with the window's own.
  */
 export function* checkLeases(report: Report): Query<void> {
   const leases = new Feed<LeaseRow>(

@@ -2,7 +2,10 @@ import { writtenKeptMs } from "../../ports/ledger.ts";
 import type { Replies, WrittenCommand } from "../commands.ts";
 import type { Statements } from "./connection.ts";
 
-/** Remembers what was written under an idempotency key, unless something is remembered already, and forgets what is old. */
+/**
+ * Stores the value written under an idempotency key if none is stored yet, deletes expired ones, and returns the stored
+ * value.
+ */
 export async function writtenFor(
   db: Statements,
   [, idempotency, written, at]: WrittenCommand,
