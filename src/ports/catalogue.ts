@@ -8,58 +8,58 @@ import type { Permille, TokenClass, Unit } from "../core/usage.ts";
 /** The public tokenizers that Farebox can count with. */
 export type Encoding = "o200k_base" | "cl100k_base";
 
-/** All that the request path needs to know of one model, at one instant. */
+/** One model at one instant, as the request path needs it. */
 export interface CatalogueModel extends ModelLimits {
-  /** The catalogue's id; a request may have named an alias of it. */
+  /** Id in the catalogue. A request may have named an alias. */
   readonly id: string;
   readonly provider: string;
   readonly group: string | null;
-  /** Names of other models that the gateway bills as this one where they answer for it. */
+  /** Names of other models whose answers the gateway bills as this one. */
   readonly servedAs: readonly string[];
-  /** Null for a model that is known and has no price in force. */
+  /** Null for a known model without a price in force. */
   readonly price: PinnedPrice | null;
-  /** What its rates are for a million of, and its sizes are counted in. */
+  /** Unit of its rates, per million, and of its sizes. */
   readonly unit: Unit;
-  /** Whether its rates hold for the endpoints of images alone. */
+  /** True if its rates apply to the image endpoints only. */
   readonly imagesOnly: boolean;
   /** The encoding to count with. */
   readonly encoding: Encoding;
-  /** Whether `encoding` is this model's own, so that a count of it is not an estimate. */
+  /** True if `encoding` is this model's own, so that its counts are exact. */
   readonly tokenizerIsPublic: boolean;
-  /** By how much `encoding` may undercount this model; 1000 where the tokenizer is public. */
+  /** Factor by which `encoding` may undercount this model; 1000 if the tokenizer is public. */
   readonly errorFactor: Permille;
-  /** How tools and their calls are written into its prompt. */
+  /** Form in which tools and their calls are written into its prompt. */
   readonly promptForm: PromptForm;
-  /** How it counts an image whose size is known; null where that is not published. */
+  /** Rule for the tokens of an image of known size; null if it is not published. */
   readonly imageRule: ImageRule | null;
-  /** Whether it may bill output tokens that the client never sees. */
+  /** True if it may bill output tokens that the client never sees. */
   readonly reasons: boolean;
-  /** Stated output speed, for output that was produced unseen before a cut. */
+  /** Stated output speed, for output produced but not seen before a cut. */
   readonly tokensPerSecond: number;
-  /** Whether the gateway bills an answer of 500, 502 or 503. */
+  /** True if the gateway bills answers of 500, 502 or 503. */
   readonly billsServerErrors: boolean;
-  /** Whether `max_tool_calls` bounds the calls of hosted tools in one request. */
+  /** True if `max_tool_calls` limits the calls of hosted tools in one request. */
   readonly obeysMaxToolCalls: boolean;
-  /** Whether its answer comes as it is generated, or may come at once. */
+  /** States if its answer comes as it is generated or may come at once. */
   readonly streams: StreamKind;
   /** The field of a request that limits the model's output, by API; absent where it is not known. */
   readonly maxOutputField: Readonly<Partial<Record<TextApi, string | undefined>>>;
 }
 
-/** What the request path needs to know of one type of a model's tasks, at one instant. */
+/** One type of a model's tasks at one instant, as the request path needs it. */
 export interface CatalogueTask extends Pick<CatalogueModel, "id" | "group" | "billsServerErrors"> {
-  /** Its `task` says what the price is for. Null where none is in force. */
+  /** Its `task` states the priced unit. Null if no price is in force. */
   readonly price: PinnedPrice | null;
   readonly quantity: TaskQuantity;
 }
 
-/** How many of what the price is for a task is made of; decimals as plain text. */
+/** Number of priced units in a task; decimals as plain text. */
 export interface TaskQuantity {
   /** The field of `input` that states it; null where it is always one. */
   readonly field: string | null;
-  /** What holds where the field states nothing; null where that is not known. */
+  /** Value if the request does not state the field; null if unknown. */
   readonly otherwise: string | null;
-  /** The most that the gateway makes; null where that is not known. */
+  /** Most units that the gateway makes; null if unknown. */
   readonly most: string | null;
 }
 
@@ -86,7 +86,7 @@ export interface TaskHistory {
 
 export interface TaskSpan {
   readonly start: number;
-  /** Null from where on none is in force. */
+  /** Null for a time without a price in force. */
   readonly price: PinnedPrice | null;
   readonly quantity: TaskQuantity;
 }
@@ -99,7 +99,7 @@ export interface Catalogue {
   named(text: string, at: number): CatalogueModel | undefined;
   /** The model's tasks of a type with their price in force at the instant; undefined when the model is unknown. */
   findTask(model: string, taskType: string | null, at: number): CatalogueTask | undefined;
-  /** The route of price files that a request is, or that a gateway might take it for; undefined for none. */
+  /** Returns the price files' route for a request, or for what a gateway might read it as; undefined for none. */
   route(method: string, path: string): RouteMatch | undefined;
   /** Units of a task's consumption for one USD, by the usage's type; types that are not here stay raw. */
   readonly taskUnits: ReadonlyMap<string, bigint>;
@@ -126,7 +126,7 @@ export interface FileLocation {
   readonly line: number;
 }
 
-/** How a model's price comes about, for people; never on the path of a request. */
+/** Origin of a model's price, for people. Not used for requests. */
 export interface PriceExplanation {
   /** `revision`: the name without its date or number is an id or an alias. `default`: no file names it. */
   readonly foundBy: "id" | "alias" | "revision" | "default";

@@ -1,5 +1,5 @@
-/** Tells that keys, budgets or settings in the store were changed, by this process or another. */
+/** Notifies of changes to keys, budgets or settings in the store, by this process or another. */
 export interface Changes {
-  /** Within a second of the change. Returns the way to stop listening. */
+  /** Calls back within a second of a change. Returns a function that stops it. */
   onChange(listener: () => void): () => void;
 }

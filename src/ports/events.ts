@@ -52,7 +52,7 @@ export interface ChargePosted {
   readonly doubts: readonly Doubt[];
 }
 
-/** The gateway's account, as it said. Null is unknown, never 0. */
+/** Latest answer about the gateway's account. Null is unknown, never 0. */
 export interface AccountRead {
   readonly usd: number | null;
   readonly credits: Credits;
@@ -63,12 +63,12 @@ export interface AccountRead {
   readonly fetchedAt: number;
 }
 
-/** What happens on the request path, told to whoever counts it. Calls return at once and never throw. */
+/** Events of the request path for metrics. Calls return at once and never throw. */
 export interface Events {
   /** `request` when one arrives, `stream` as well once it is known to be one; `requestEnded` ends both. */
   requestStarted(kind: "request" | "stream"): void;
   requestEnded(event: RequestEnded): void;
-  /** With a key's first use or a model's, its series start at 0. */
+  /** The first use of a key or a model starts its series at 0. */
   admitted(admission: Admission): void;
   refused(refusal: Refusal): void;
   /** A request has fields that Farebox does not know: their paths. */
@@ -78,13 +78,13 @@ export interface Events {
   /** A failed try to use the admin API. */
   adminFailed(why: AdminFailure): void;
   posted(event: ChargePosted): void;
-  /** A task is settled: how it ended, and why where it failed. `model` as in a charge. */
+  /** A task was settled, with its end and the reason of a failure. `model` as in a charge. */
   taskEnded(event: {
     readonly model: string | null;
     readonly status: FinalStatus;
     readonly failure: TaskFailure | null;
   }): void;
-  /** One ledger transaction, in seconds, with the number of calls it took along. */
+  /** A ledger transaction with its duration in seconds and its number of calls. */
   ledgerWrote(seconds: number, calls: number): void;
   /** Null when there was no record. */
   accountRead(account: AccountRead | null): void;

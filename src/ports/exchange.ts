@@ -35,7 +35,7 @@ export type HeaderList = readonly (readonly [name: string, value: string])[];
 export interface Exchange {
   /** Ours, time-ordered (UUID v7): `x-farebox-request-id`, and the charge's id. */
   readonly id: string;
-  /** When it arrived, on the clock's monotonic scale. */
+  /** Arrival time on the clock's monotonic scale. */
   readonly startedAt: number;
   readonly method: string;
   /** Path without query, checked and with its prefix restored: "/v1/chat/completions". */
@@ -53,7 +53,7 @@ export interface Exchange {
   /** Reads the whole body once, within the limits. `refusal` is null when the client left meanwhile. */
   /** `limitBytes`: a limit of this path's own, below the one of all. */
   readBody(limitBytes?: number): Promise<BodyResult>;
-  /** In its place: the body as it comes, within the limit of one request's size. */
+  /** Opens the body for reading as it arrives, within the size limit of one request. Replaces `readBody`. */
   openBody(): BodyOpening | Promise<BodyOpening>;
 
   /** True if the client left before its answer was complete. */
@@ -62,8 +62,8 @@ export interface Exchange {
   onClientGone(listener: () => void): void;
 
   /**
-   * Headers of ours that are asked for when the answer's head leaves, whichever answer that is. Where there are any, all
-   * others whose lower-case names begin with `prefix` are left out for them.
+   * Adds own headers to the answer, evaluated when its head is sent. If there are any, other headers whose lower-case
+   * names begin with `prefix` are removed.
    */
   replaceHeaders(prefix: string, headers: () => HeaderList): void;
   /** Sends status and headers now, without waiting for a body. */
@@ -77,8 +77,8 @@ export interface Exchange {
   answer(status: number, headers: HeaderList, body: Uint8Array | string): void;
   /** Our own error in OpenAI's shape. */
   refuse(refusal: Refusal, extraHeaders?: HeaderList): void;
-  /** Breaks the connection off, so that the client cannot take what it has for a whole answer. */
+  /** Breaks the connection, so that the client cannot take a partial answer for a whole one. */
   breakOff(): void;
-  /** The status that has left; null while none has. */
+  /** Status sent so far; null before the head. */
   readonly status: number | null;
 }

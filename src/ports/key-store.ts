@@ -14,14 +14,14 @@ export interface KeyPageQuery {
   readonly limit: number;
   /** The id of the last key of the page before. */
   readonly after?: string;
-  /** Only those that are so at the instant `at`. */
+  /** Only keys in this state at the instant `at`. */
   readonly state?: KeyState;
   readonly at: number;
 }
 
 export interface KeyPage {
   readonly keys: readonly Key[];
-  /** The id to go on after; null where this page is the last. */
+  /** Id after which the next page starts; null on the last page. */
   readonly next: string | null;
 }
 
@@ -30,11 +30,11 @@ export interface KeyStore {
   /** `by`, here and below: author for the audit; farebox itself unless given. */
   create(key: Key, by?: string): Promise<KeyCreation>;
   findById(id: string): Promise<Key | undefined>;
-  /** By name or by id: a name serves wherever an id does. */
+  /** Finds a key by name or id. */
   find(nameOrId: string): Promise<Key | undefined>;
   /** In the order of creation. */
   list(): Promise<readonly Key[]>;
-  /** A page of them; one after an id that no key has is empty. */
+  /** Returns a page of keys; an empty one after an unknown id. */
   page(query: KeyPageQuery): Promise<KeyPage>;
   /** Reads the key and changes the fields that `change` names in one step; undefined for an unknown key. */
   update(id: string, change: KeyChange, at: number, by?: string): Promise<ChangedKey | undefined>;

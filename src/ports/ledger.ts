@@ -234,7 +234,7 @@ export type SettleResult =
 
 export interface Correction {
   readonly id: string;
-  /** When it is made. */
+  /** Time of the correction. */
   readonly at: number;
   /** Amount added to the charge's cost; below zero for a credit. */
   readonly amount: PicoUsd;

@@ -1,6 +1,8 @@
 import type { PicoUsd } from "../core/money.ts";
 
-/** `live`: it beats. `silent`: it does not, and nothing says that it has ended. `ended`: it is over, and holds of it are still open. */
+/**
+ * `live`: it sends heartbeats. `silent`: it sends none, and has not been ended. `ended`: it has ended with open holds.
+ */
 export type ProxyState = "live" | "silent" | "ended";
 
 /** One run of a proxy on a ledger that several share. */
@@ -41,5 +43,8 @@ export interface ProxyRuns {
   end(nameOrRun: string, at: number, by: string): Promise<ProxyEnding>;
 }
 
-/** A proxy beats twice a second. Silent for longer than this, it counts as neither live nor, yet, dead. Milliseconds. */
+/**
+ * Longest silence of a live proxy, in milliseconds. It sends heartbeats twice a second; a longer silence makes it
+ * `silent`, not yet dead.
+ */
 export const liveMs = 5_000;

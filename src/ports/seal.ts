@@ -1,4 +1,4 @@
-/** Closes texts so that the database alone does not reveal them: with a key that is made from the gateway's key. */
+/** Encrypts texts with a key derived from the gateway's key, so that the database alone does not reveal them. */
 export interface Seal {
   /** `purpose`: what it is and whose; it must be opened as the same. */
   close(text: Uint8Array, purpose: string): string;

@@ -22,7 +22,7 @@ export interface SpendQuery {
   readonly apart?: readonly (string | null)[];
 }
 
-/** Stands for all names that are not told apart: no name has it in it. */
+/** Represents all names that are not listed separately. No name contains it. */
 export const otherNames = "\0others";
 
 export interface SpendRow {
@@ -38,7 +38,7 @@ export interface SpendRow {
   readonly inDoubt: PicoUsd;
 }
 
-/** Which of the latest charges: those that began or ended since a look before, where there was one. */
+/** Filters for the latest charges. With a cursor, only those that began or ended since an earlier query. */
 export interface RecentQuery {
   readonly key?: string;
   readonly team?: string;
@@ -46,11 +46,11 @@ export interface RecentQuery {
   readonly state?: "pending" | "posted" | "voided";
   /** 1 to 1000. */
   readonly limit: number;
-  /** What an earlier look ended with. */
+  /** Cursor of an earlier query. */
   readonly after?: RecentCursor;
 }
 
-/** How far a look has seen: how many rows there were, and the latest end among them. Milliseconds since 1970 UTC. */
+/** Position of a query: the number of rows and the latest end among them. Milliseconds since 1970 UTC. */
 export interface RecentCursor {
   readonly written: number;
   readonly endedAt: number;

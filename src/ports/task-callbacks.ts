@@ -1,4 +1,4 @@
-/** A callback that the gateway was asked for when a task was made. What is secret of it is a digest, or sealed. */
+/** Callback requested from the gateway when a task was created. Its secrets are stored as digests or encrypted. */
 export interface TaskCallback {
   /** The task's charge. */
   readonly charge: string;

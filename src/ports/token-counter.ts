@@ -1,7 +1,7 @@
 import type { ChatText, PromptForm } from "../core/prompt-text.ts";
 import type { Encoding } from "./catalogue.ts";
 
-/** Counting is refused rather than queued without bound. */
+/** Result of a count. Counts beyond a bound are refused rather than queued. */
 export type TokenCount =
   | { readonly ok: true; readonly tokens: number }
   | { readonly ok: false; readonly reason: "busy" };

@@ -13,11 +13,14 @@ export type SendResult =
   /** `error`: a few words without address or secret. `retryAfterMs`: what the receiver asked for; null where it did not. */
   | { readonly ok: false; readonly error: string; readonly retryAfterMs: number | null };
 
-/** Sends one webhook. Redirects are not followed, and what is answered is thrown away. */
+/** Sends one webhook. Follows no redirect and discards the response body. */
 export interface WebhookSender extends AsyncDisposable {
   /** Takes 10 s at most and never rejects; undefined when it was broken off by the sender's disposal. */
   send(request: WebhookRequest): Promise<SendResult | undefined>;
 }
 
-/** Why a client may not have its webhooks at an address, in words that follow its name; null where it may. Takes 2 s at most and never rejects. */
+/**
+ * Returns why webhooks may not be sent to an address, in words that follow its name; null if they may. Takes at most 2
+ * s and never rejects.
+ */
 export type JudgeEndpoint = (endpoint: string) => Promise<string | null>;

@@ -5,7 +5,7 @@ import { functionsDigest } from "./schema.ts";
  * row. farebox_slice (functions.sql) decides its size and when it is worth it.
  */
 export type LeasePolicy =
-  /** `auto`: only while more than one proxy is live. A lone proxy never waits for a row and knows each sum exactly. */
+  /** `auto`: only while several proxies are live. A lone proxy never waits for a row and knows each sum exactly. */
   "auto" | "always" | "never";
 
 /** Options of farebox_apply. */
