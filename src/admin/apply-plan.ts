@@ -280,7 +280,7 @@ function keyChange({ name, stated, expiresAt, there }: KeyPair, now: number): Pl
   );
 }
 
-/** What the file states for a team or a key, with the defaults of the rest. */
+/** Fields that the file states for a team or a key, with the defaults of the rest. */
 function sharedIn(stated: StatedTeam | StatedKey | null) {
   const limits = changedLimits(noLimits, stated?.limits);
   return { models: stated?.models ?? null, limits, outputCap: stated?.output_cap ?? null };

@@ -58,7 +58,7 @@ export function note(io: Io, line: string): void {
   io.stderr.write(`${visible(line)}\n`);
 }
 
-/** Why a command did not do its work: one line for each problem. A use case's `Failure` is one. */
+/** Reason why a command did nothing: one line for each problem. A use case's `Failure` is one. */
 export interface Refusal {
   readonly ok: false;
   readonly message: string | readonly string[];

@@ -3,7 +3,7 @@ import { existsSync, realpathSync, rmSync, statSync } from "node:fs";
 import { open, rename, type FileHandle } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 
-/** Why a new file cannot go there; null when it can. `thing` is what it would be, `ledger` the path of the ledger, null where it is no file. */
+/** Returns the reason why a new file cannot go there; null if it can. `thing` is what it would be, `ledger` the path of the ledger, null where it is no file. */
 export function placeProblem(file: string, ledger: string | null, thing: string, replace: boolean): string | null {
   if (ledger !== null && isSame(file, ledger)) return `${file} is the ledger itself; give the ${thing} another name`;
   if (!existsSync(dirname(resolve(file)))) return `there is no folder ${dirname(file)} for the ${thing}`;

@@ -36,7 +36,7 @@ export function reportCsv({ by, rows }: ReportJson): string {
   return csvHeader(columns) + csvRows(columns, rows);
 }
 
-/** With what other prices would have made of each row in the last columns. */
+/** The same with the cost of each row under other prices in the last columns. */
 export function whatIfCsv({ by, rows }: WhatIfReport): string {
   const columns: CsvColumn<WhatIfReport["rows"][number]>[] = [
     ...reportColumns(by),

@@ -5,12 +5,12 @@ import { numberOf } from "./scenarios.ts";
 
 /** `GET /account/info`: the whole account record of the interface (section 2.4), falling as calls are billed. */
 export async function serveAccount(call: Call): Promise<void> {
-  const { options } = call.house;
+  const { options } = call.shared;
   if (!hasApiKey(call)) return undefined;
   if (!(await pause(numberOf(call.scenario, "latency") ?? options.latencyMs, call.gone))) return undefined;
   const fault = faultOf(call.scenario, call.redirects);
   if (fault !== undefined) return serveFault(call, fault);
-  const balance = usdNumber(call.house.billing.balance);
+  const balance = usdNumber(call.shared.billing.balance);
   const record: Record<string, unknown> = accountRecord(call);
   const answer: Record<string, unknown> = { code: 200, data: record, message: "success" };
   const places: Readonly<Record<string, unknown>> = {
@@ -36,7 +36,7 @@ function credits(amount: bigint): number {
 }
 
 function accountRecord(call: Call): Record<string, unknown> {
-  const { billing, options } = call.house;
+  const { billing, options } = call.shared;
   const total = credits(billing.purse.credited);
   const remaining = credits(billing.balance);
   const frozen = credits(billing.purse.frozen);

@@ -32,7 +32,7 @@ export interface Answer {
 
 /** Makes up an answer whose text depends only on the seed and the request's bytes. */
 export function composeAnswer(call: Call, request: ChatRequest): Answer {
-  const { house, scenario } = call;
+  const { shared, scenario } = call;
   const choices = Array.from({ length: request.choices }, (_, index) => composeChoice(call, request, index));
   const visibleTokens = choices.reduce((total, choice) => total + tokensOf(choice.pieces), 0);
   const reasoningTokens = numberOf(scenario, "reasoning") ?? numberOf(scenario, "reasoning-outside") ?? 0;
@@ -40,8 +40,8 @@ export function composeAnswer(call: Call, request: ChatRequest): Answer {
   const cachedTokens = Math.min(numberOf(scenario, "cached") ?? 0, promptTokens);
   const figures = { promptTokens, cachedTokens, visibleTokens, reasoningTokens };
   return {
-    id: `chatcmpl-${digest(house.options.seed, "completion", call.number).slice(0, 29)}`,
-    created: Math.floor(house.options.now() / 1000),
+    id: `chatcmpl-${digest(shared.options.seed, "completion", call.number).slice(0, 29)}`,
+    created: Math.floor(shared.options.now() / 1000),
     model: scenario.served ?? request.model,
     askedModel: request.model,
     choices,
@@ -59,8 +59,8 @@ export function tokensOf(pieces: readonly Piece[]): number {
 }
 
 function composeChoice(call: Call, request: ChatRequest, index: number): Choice {
-  const { scenario, house } = call;
-  const seed = digest(house.options.seed, call.seen.body, index);
+  const { scenario, shared } = call;
+  const seed = digest(shared.options.seed, call.seen.body, index);
   const random = randomFrom(seed);
   const limit = request.maxTokens ?? Number.POSITIVE_INFINITY;
   const beyond = numberOf(scenario, "over-limit");

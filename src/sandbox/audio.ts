@@ -33,7 +33,7 @@ export async function serveSpeech(asked: Call): Promise<void> {
     ? { promptTokens: characters }
     : { promptTokens: tokens.input_tokens, completionTokens: tokens.output_tokens };
   const consumption = plainConsumption(call, { model: request.model, ...used });
-  const sound = Buffer.alloc(characters * bytesOfCharacter, digest(call.house.options.seed, input));
+  const sound = Buffer.alloc(characters * bytesOfCharacter, digest(call.shared.options.seed, input));
   const isStream = request.fields["stream_format"] === "sse";
   return answerOrFault(call, isStream, consumption, () => {
     if (isStream) return writeMediaEvents(call, consumption, speechEvents(sound, tokens));
@@ -75,7 +75,7 @@ interface Heard {
 function hear(call: Call, model: string, bytes: number): Heard {
   const seconds = Math.ceil(bytes / bytesOfSecond);
   const words = numberOf(call.scenario, "tokens") ?? Math.min(Math.max(seconds * 3, 5), 500);
-  const pieces = prose(randomFrom(digest(call.house.options.seed, call.seen.body)))
+  const pieces = prose(randomFrom(digest(call.shared.options.seed, call.seen.body)))
     .take(words)
     .toArray();
   const text = textOf({ pieces });

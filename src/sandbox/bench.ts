@@ -33,7 +33,7 @@ export function serveBench(call: Call, request?: ChatRequest): Promise<void> {
     return Promise.resolve();
   }
   writeHead(call, 200, { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache" });
-  const delayMs = numberOf(call.scenario, "slow") ?? call.house.options.chunkDelayMs;
+  const delayMs = numberOf(call.scenario, "slow") ?? call.shared.options.chunkDelayMs;
   if (delayMs > 0) return paced(call, ready, size, delayMs);
   bill(call, ready, size, size);
   const { response } = call;
@@ -45,17 +45,17 @@ export function serveBench(call: Call, request?: ChatRequest): Promise<void> {
 }
 
 function paced(call: Call, ready: Prepared, size: number, delayMs: number): Promise<void> {
-  const { response, gone, seen, house } = call;
+  const { response, gone, seen, shared } = call;
   response.flushHeaders();
-  house.observer.activeStreams += 1;
+  shared.observer.activeStreams += 1;
   return new Promise((resolve) => {
     let next = 0;
     const end = () => {
       clearInterval(timer);
       gone.removeEventListener("abort", end);
       bill(call, ready, seen.deltas, seen.deltas);
-      house.observer.activeStreams -= 1;
-      house.observer.changed();
+      shared.observer.activeStreams -= 1;
+      shared.observer.changed();
       resolve();
     };
     const timer = setInterval(() => {

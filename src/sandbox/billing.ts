@@ -18,7 +18,7 @@ export interface Consumption {
   readonly cachedTokens: number;
   /** Part of promptTokens: images or audio, which have their own price. */
   readonly partTokens?: number;
-  /** What a task consumed, in ten millionths of a US dollar; it has no tokens. */
+  /** Consumption of a task, in ten millionths of a US dollar; it has no tokens. */
   readonly units?: number;
   /** Everything billed as output, hidden reasoning included. */
   readonly completionTokens: number;

@@ -7,7 +7,7 @@ import type { SandboxTask } from "./task-records.ts";
 import type { Webhooks } from "./webhooks.ts";
 
 /** State that the sandbox's parts share. */
-export interface House {
+export interface SharedState {
   readonly options: Required<
     Omit<SandboxOptions, "scenario" | "scenarioAtHeaders" | "prices" | "minimum" | "billingErrors">
   > &
@@ -27,7 +27,7 @@ export interface House {
 
 /** One request on its way to its answer. */
 export interface Call {
-  readonly house: House;
+  readonly shared: SharedState;
   readonly head: RequestHead;
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
@@ -67,7 +67,7 @@ export function commonHeaders(call: Call): Record<string, string> {
 export function writeHead(call: Call, status: number, headers: Record<string, string>): void {
   call.seen.status = status;
   call.response.writeHead(status, { ...commonHeaders(call), ...headers });
-  call.house.observer.changed();
+  call.shared.observer.changed();
 }
 
 /** Answers with a whole body. */
@@ -92,7 +92,7 @@ export function sendEnvelope(call: Call, status: number, message: string): void 
 
 /** Returns true if a call of the gateway's own interface has the key; else it is answered. */
 export function hasApiKey(call: Call): boolean {
-  const isRight = call.head.headers["x-api-key"] === call.house.options.apiKey;
+  const isRight = call.head.headers["x-api-key"] === call.shared.options.apiKey;
   if (!isRight) sendEnvelope(call, 401, "unauthorized: invalid api key");
   return isRight;
 }
@@ -137,12 +137,12 @@ export function departure(gone: AbortSignal): Promise<void> {
 export function charge(call: Call, consumption: Consumption): void {
   if ("free" in call.scenario) return;
   const leaves = call.gone.aborted && call.seen.ended !== "brokenOff" && !call.response.writableFinished;
-  const billed = call.house.billing.charge(consumption, leaves);
+  const billed = call.shared.billing.charge(consumption, leaves);
   call.gone.addEventListener("abort", () => {
     if (call.seen.ended === "clientLeft") {
       billed.abortedByClient = true;
-      call.house.observer.changed();
+      call.shared.observer.changed();
     }
   });
-  call.house.observer.changed();
+  call.shared.observer.changed();
 }

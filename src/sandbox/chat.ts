@@ -47,7 +47,7 @@ export async function answerOrFault(
   consumption: Consumption,
   write: () => Promise<void>,
 ): Promise<void> {
-  const stayed = await pause(numberOf(call.scenario, "latency") ?? call.house.options.latencyMs, call.gone);
+  const stayed = await pause(numberOf(call.scenario, "latency") ?? call.shared.options.latencyMs, call.gone);
   if (!stayed && stream) return undefined;
   const fault = faultOf(call.scenario, call.redirects);
   if (fault === undefined) return write();
@@ -96,8 +96,8 @@ export function accept<Request extends Marked>(
 
 function refused(_sent: void): undefined {}
 
-function hasKey({ head, house }: Call): boolean {
-  return head.headers.authorization === `Bearer ${house.options.apiKey}`;
+function hasKey({ head, shared }: Call): boolean {
+  return head.headers.authorization === `Bearer ${shared.options.apiKey}`;
 }
 
 function refuseKey(call: Call): undefined {

@@ -11,7 +11,7 @@ export function plainConsumption(
   return {
     requestId: call.requestId,
     completionId: call.requestId,
-    at: call.house.options.now(),
+    at: call.shared.options.now(),
     scenario: call.seen.scenario,
     stream: false,
     cachedTokens: 0,
@@ -39,7 +39,7 @@ export function consumptionOf(
   return {
     requestId: call.requestId,
     completionId: answer.id,
-    at: call.house.options.now(),
+    at: call.shared.options.now(),
     model: answer.askedModel,
     scenario: call.seen.scenario,
     stream: stream !== undefined,

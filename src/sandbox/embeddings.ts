@@ -37,7 +37,7 @@ function vectorOf(
   { dimensions, encoding_format: format }: Fields,
   index: number,
 ): readonly number[] | string {
-  const random = randomFrom(digest(call.house.options.seed, call.seen.body, index));
+  const random = randomFrom(digest(call.shared.options.seed, call.seen.body, index));
   const vector = Float32Array.from({ length: count(dimensions) ?? defaultDimensions }, () => random() * 0.1 - 0.05);
   return format === "base64" ? Buffer.from(vector.buffer).toString("base64") : [...vector];
 }

@@ -53,7 +53,7 @@ function redirect(call: Call, location: string): void {
 
 /** The sandbox under another host name, to see clients that follow redirects to another origin. */
 function foreignAddress(call: Call): string {
-  const url = call.house.url();
+  const url = call.shared.url();
   url.hostname = url.hostname === "localhost" ? "127.0.0.1" : "localhost";
   url.pathname = `/moved/${call.redirects + 1}${call.path}`;
   return url.href;

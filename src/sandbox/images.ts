@@ -36,7 +36,7 @@ export async function serveImages(asked: Call): Promise<void> {
   const usage = usageOf(call, { textTokens, imageTokens, outputTokens: count * perImage });
   const image = pixel + "A".repeat(numberOf(call.scenario, "big") ?? 0);
   const facts = {
-    created: Math.floor(call.house.options.now() / 1000),
+    created: Math.floor(call.shared.options.now() / 1000),
     background: "opaque",
     output_format: "png",
     quality,

@@ -8,7 +8,7 @@ import { frame } from "./stream-events.ts";
 /** Stream of typed events. Bills it only when it is complete, since media is not delivered by the token. */
 export async function writeMediaEvents(call: Call, consumption: Consumption, events: Iterable<Fields>): Promise<void> {
   writeHead(call, 200, { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache" });
-  const { observer } = call.house;
+  const { observer } = call.shared;
   observer.activeStreams += 1;
   charge(call, { ...consumption, stream: true });
   try {

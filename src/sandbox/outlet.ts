@@ -34,7 +34,7 @@ export class Outlet {
 
   constructor(call: Call, encoding: Encoding | undefined) {
     this.#call = call;
-    this.#random = randomFrom(digest(call.house.options.seed, call.seen.body));
+    this.#random = randomFrom(digest(call.shared.options.seed, call.seen.body));
     if (encoding === undefined) return;
     this.#encoder = streaming[encoding]();
     this.#encoder.on("data", (bytes: Buffer) => this.#encoded.push(bytes));
@@ -132,7 +132,7 @@ function flushEncoder(encoder: Transform, done: () => void): void {
 
 /** Delay before each delta. */
 export function delayOf(call: Call): number {
-  return numberOf(call.scenario, "slow") ?? numberOf(call.scenario, "endless") ?? call.house.options.chunkDelayMs;
+  return numberOf(call.scenario, "slow") ?? numberOf(call.scenario, "endless") ?? call.shared.options.chunkDelayMs;
 }
 
 /** Waits after the headers if the scenario sends them ahead of the body. */

@@ -29,7 +29,7 @@ export async function writeAnswer(call: Call, contentType: string, plain: Buffer
   await writeSpecially(call, body);
 }
 
-/** Tells whether the body is written at once. */
+/** Returns true for a body that is written at once. */
 function isOrdinary({ scenario }: Call): boolean {
   return !["cut", "reset-after-headers", "silent-stream", "wrong-length", "slow", "split", "headers-first"].some(
     (name) => name in scenario,

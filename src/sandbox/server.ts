@@ -4,7 +4,7 @@ import { formatUsd } from "../core/money.ts";
 import { serveAccount } from "./account.ts";
 import { serveSpeech, serveTranscription } from "./audio.ts";
 import { Billing } from "./billing.ts";
-import { refuseScenario, sendError, sendJson, withScenario, type Call, type House } from "./call.ts";
+import { refuseScenario, sendError, sendJson, withScenario, type Call, type SharedState } from "./call.ts";
 import { serveChat, serveText } from "./chat.ts";
 import { completionsForm } from "./completions.ts";
 import { serveEmbeddings } from "./embeddings.ts";
@@ -33,8 +33,8 @@ export type {
 export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
   const sockets = new Set<Socket>();
   const server = createServer({ requestTimeout: 0, keepAliveTimeout: options.keepAliveMs ?? defaults.keepAliveMs });
-  const house = furnish(options, () => new URL(urlOf(server, options.host)));
-  const { observer } = house;
+  const shared = sharedStateOf(options, () => new URL(urlOf(server, options.host)));
+  const { observer } = shared;
   server.on("connection", (socket) => {
     sockets.add(socket);
     observer.openConnections = sockets.size;
@@ -46,10 +46,10 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
       observer.changed();
     });
   });
-  server.on("request", (request, response) => void answer(house, request, response));
+  server.on("request", (request, response) => void answer(shared, request, response));
   countTokens("Builds the tokenizer before the first request.");
-  await listen(server, house.options.port, house.options.host);
-  return sandboxOf(house, server, sockets);
+  await listen(server, shared.options.port, shared.options.host);
+  return sandboxOf(shared, server, sockets);
 }
 
 function ignore(): void {}
@@ -70,7 +70,7 @@ const defaults = {
   now: () => Date.now(),
 } as const;
 
-function furnish(given: SandboxOptions, url: () => URL): House {
+function sharedStateOf(given: SandboxOptions, url: () => URL): SharedState {
   const options = { ...defaults, ...given };
   const { now, prices = {}, minimum = {}, billingErrors: errors = [] } = options;
   const observer = new Observer(options.keepRequests);
@@ -101,16 +101,16 @@ function listen(server: Server, port: number, host: string): Promise<void> {
   });
 }
 
-function sandboxOf(house: House, server: Server, sockets: ReadonlySet<Socket>): Sandbox {
-  const { observer, billing, options } = house;
+function sandboxOf(shared: SharedState, server: Server, sockets: ReadonlySet<Socket>): Sandbox {
+  const { observer, billing, options } = shared;
   const address = server.address() as AddressInfo;
   let closed: Promise<void> | undefined;
   const close = () => {
-    closed ??= shut(server, sockets, house);
+    closed ??= shut(server, sockets, shared);
     return closed;
   };
   const balance = () => {
-    billEndedTasks(house.unbilled);
+    billEndedTasks(shared.unbilled);
     return billing.balance;
   };
   const sandbox: Sandbox = {
@@ -121,7 +121,7 @@ function sandboxOf(house: House, server: Server, sockets: ReadonlySet<Socket>): 
     accountRequests: observer.accountRequests,
     ledger: billing.ledger,
     get billed() {
-      billEndedTasks(house.unbilled);
+      billEndedTasks(shared.unbilled);
       return billing.totals;
     },
     get openConnections() {
@@ -146,7 +146,7 @@ function sandboxOf(house: House, server: Server, sockets: ReadonlySet<Socket>): 
 }
 
 /** Resolves when no socket is open and no stream runs. */
-async function shut(server: Server, sockets: ReadonlySet<Socket>, { observer, webhooks }: House): Promise<void> {
+async function shut(server: Server, sockets: ReadonlySet<Socket>, { observer, webhooks }: SharedState): Promise<void> {
   await webhooks.stop();
   observer.giveUp();
   server.close();
@@ -158,18 +158,18 @@ async function shut(server: Server, sockets: ReadonlySet<Socket>, { observer, we
 const nothing = Buffer.alloc(0);
 
 /** Handles one request, from its headers to its end. */
-async function answer(house: House, request: IncomingMessage, response: ServerResponse): Promise<void> {
+async function answer(shared: SharedState, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const head: RequestHead = { method: request.method ?? "", path: request.url ?? "", headers: request.headers };
-  const call = open(house, request, response, head);
+  const call = open(shared, request, response, head);
   response.on("error", ignore);
   try {
-    const early = scenarioOf(call, house.options.scenarioAtHeaders?.(head));
+    const early = scenarioOf(call, shared.options.scenarioAtHeaders?.(head));
     if (early !== undefined && "early-response" in early.scenario) return await serveFault(early, "early-response");
     const body = await readBody(request);
     if (body === undefined) return undefined;
     call.seen.body = body;
-    house.observer.changed();
-    const settled = scenarioOf(call, house.options.scenario?.(call.seen));
+    shared.observer.changed();
+    const settled = scenarioOf(call, shared.options.scenario?.(call.seen));
     if (settled === undefined) return refuseScenario(call);
     moveAccount(settled);
     return await route(settled);
@@ -180,8 +180,8 @@ async function answer(house: House, request: IncomingMessage, response: ServerRe
   }
 }
 
-function open(house: House, request: IncomingMessage, response: ServerResponse, head: RequestHead): Call {
-  const { options, observer } = house;
+function open(shared: SharedState, request: IncomingMessage, response: ServerResponse, head: RequestHead): Call {
+  const { options, observer } = shared;
   const seen = observer.see({ ...head, body: nothing }, options.now());
   const [, redirects = "0", path = ""] = /^(?:\/moved\/(\d{1,9}))?([^?]*)/.exec(head.path) ?? [];
   const ended = new AbortController();
@@ -191,7 +191,7 @@ function open(house: House, request: IncomingMessage, response: ServerResponse, 
     observer.changed();
   });
   return {
-    house,
+    shared,
     head,
     request,
     response,
@@ -199,7 +199,7 @@ function open(house: House, request: IncomingMessage, response: ServerResponse, 
     path,
     redirects: Number(redirects),
     number: observer.count,
-    requestId: `req_${house.idPrefix}${observer.count.toString(16).padStart(12, "0")}`,
+    requestId: `req_${shared.idPrefix}${observer.count.toString(16).padStart(12, "0")}`,
     gone: ended.signal,
     scenario: {},
   };
@@ -226,8 +226,8 @@ function readBody(request: IncomingMessage): Promise<Buffer | undefined> {
 }
 
 /** Applies a scenario to the account's credits, before the request is answered. */
-function moveAccount({ scenario, house }: Call): void {
-  const { purse } = house.billing;
+function moveAccount({ scenario, shared }: Call): void {
+  const { purse } = shared.billing;
   if (scenario["top-up"] !== undefined) purse.topUp(scenario["top-up"]);
   if (scenario.expire !== undefined) purse.expire(scenario.expire);
   if (scenario.freeze !== undefined) purse.freeze(scenario.freeze);
@@ -236,7 +236,7 @@ function moveAccount({ scenario, house }: Call): void {
 }
 
 function route(call: Call): Promise<void> | void {
-  billEndedTasks(call.house.unbilled);
+  billEndedTasks(call.shared.unbilled);
   const endpoint = `${call.head.method} ${call.path}`;
   if (endpoint === "POST /v1/chat/completions") return serveChat(call);
   if (endpoint === "POST /v1/responses") return serveText(call, responsesForm);
@@ -255,7 +255,7 @@ function route(call: Call): Promise<void> | void {
 }
 
 function sendModels(call: Call): void {
-  const { billing, options } = call.house;
+  const { billing, options } = call.shared;
   if (call.head.headers.authorization !== `Bearer ${options.apiKey}`) {
     return sendError(call, 401, "invalid_request_error", "invalid_api_key", "Incorrect API key provided.");
   }

@@ -16,7 +16,7 @@ export async function streamAnswer(call: Call, answer: Answer, events: Iterable<
     "cache-control": "no-cache",
     ...(encoding === undefined ? {} : { "content-encoding": encoding }),
   });
-  const { observer } = call.house;
+  const { observer } = call.shared;
   observer.activeStreams += 1;
   const meter = { delivered: 0, billed: false };
   const bill = (whole: boolean, cutByGateway: boolean) => {
@@ -42,7 +42,7 @@ async function writeEvents(
   meter: { delivered: number },
   beforeDone: () => void,
 ): Promise<StreamEnd> {
-  const { scenario, gone, seen, house } = call;
+  const { scenario, gone, seen, shared } = call;
   if ("silent-stream" in scenario || "reset-after-headers" in scenario) {
     call.response.flushHeaders();
     await outlet.flush();
@@ -68,7 +68,7 @@ async function writeEvents(
     if (event.kind === "delta") {
       seen.deltas += 1;
       meter.delivered += event.tokens;
-      house.observer.changed();
+      shared.observer.changed();
     }
     if (!(await outlet.write(frame(event, scenario)))) return "clientLeft";
   }

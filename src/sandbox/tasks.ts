@@ -45,7 +45,7 @@ const unified = {
 
 /** `/api/v1/task` of all families, and the paths of their own. */
 export async function serveTasks(asked: Call, path: FamilyPath): Promise<void> {
-  const { options } = asked.house;
+  const { options } = asked.shared;
   if (!hasApiKey(asked)) return undefined;
   const isCreation = path.does === "create";
   const isUnified = asked.path.startsWith("/api/v1/");
@@ -69,7 +69,7 @@ export async function serveTasks(asked: Call, path: FamilyPath): Promise<void> {
 
 /** `GET /api/open/tasks/histories`: all tasks of the account, the newest first. */
 export function serveHistory(call: Call): void {
-  const { tasks, options } = call.house;
+  const { tasks, options } = call.shared;
   if (!hasApiKey(call)) return undefined;
   const query = new URLSearchParams(call.head.path.split("?")[1] ?? "");
   const page = Math.max(Number(query.get("page") ?? 1) || 1, 1);
@@ -85,7 +85,7 @@ export function serveUpload(call: Call): void {
   const { file_name: name, file_data: data } = parsed(call.seen.body);
   if (typeof name !== "string" || typeof data !== "string")
     return sendEnvelope(call, 400, "Invalid request parameters");
-  const url = `https://media.sandbox.example/${digest(call.house.options.seed, "upload", call.number).slice(0, 16)}-${encodeURIComponent(name)}`;
+  const url = `https://media.sandbox.example/${digest(call.shared.options.seed, "upload", call.number).slice(0, 16)}-${encodeURIComponent(name)}`;
   return sendJson(call, 200, enveloped({ url }));
 }
 
@@ -127,11 +127,11 @@ function create(
   { model, taskType, input, config }: Creation,
   form: SandboxTask["form"] | null,
 ): SandboxTask {
-  const { house, scenario } = call;
-  const createdAt = house.options.now();
+  const { shared, scenario } = call;
+  const createdAt = shared.options.now();
   const startsAt = createdAt + (numberOf(scenario, "task-wait") ?? waitMs);
   const task: SandboxTask = {
-    id: digest(house.options.seed, "task", call.number)
+    id: digest(shared.options.seed, "task", call.number)
       .slice(0, 32)
       .replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-"),
     model,
@@ -149,10 +149,10 @@ function create(
     // A failed task is billed only if the scenario states what it used.
     billed: scenario["task-fails"] === undefined || "consume" in scenario,
   };
-  house.tasks.set(task.id, task);
-  for (const oldest of house.tasks.keys()) {
-    if (house.tasks.size <= tasksMax) break;
-    house.tasks.delete(oldest);
+  shared.tasks.set(task.id, task);
+  for (const oldest of shared.tasks.keys()) {
+    if (shared.tasks.size <= tasksMax) break;
+    shared.tasks.delete(oldest);
   }
   billWhenOver(call, task);
   tellWhenOver(call, task);
@@ -160,9 +160,9 @@ function create(
 }
 
 /** Calls the webhook when the task ends, unless it was cancelled. */
-function tellWhenOver({ house, scenario }: Call, task: SandboxTask): void {
+function tellWhenOver({ shared, scenario }: Call, task: SandboxTask): void {
   if ("webhook-never" in scenario) return;
-  const { webhooks, options } = house;
+  const { webhooks, options } = shared;
   const { endpoint, secret } = task.config.webhook_config;
   // Compute the record for that instant: a timer may fire a little early, or late.
   const tell = (at: number) =>
@@ -178,9 +178,9 @@ function tellWhenOver({ house, scenario }: Call, task: SandboxTask): void {
 }
 
 /** Names the ceiling that one more such task would exceed, in the words of the gateway; null if none. */
-function ceilingPassed({ house }: Call, creation: Creation): string | null {
-  const now = house.options.now();
-  const running = [...house.tasks.values()].filter((task) => task.cancelledAt === null && now < task.endsAt);
+function ceilingPassed({ shared }: Call, creation: Creation): string | null {
+  const now = shared.options.now();
+  const running = [...shared.tasks.values()].filter((task) => task.cancelledAt === null && now < task.endsAt);
   const met = ceilingMet(sandboxCeilings, countTasks(running), creation);
   return (
     met &&
@@ -197,9 +197,9 @@ function unitsFor(taskType: string, input: unknown): number {
 
 /** Bills a task when it ends. */
 function billWhenOver(call: Call, task: SandboxTask): void {
-  call.house.unbilled.add(() => {
+  call.shared.unbilled.add(() => {
     if (task.cancelledAt !== null) return true;
-    if (call.house.options.now() < task.endsAt) return false;
+    if (call.shared.options.now() < task.endsAt) return false;
     if (task.billed) charge(call, plainConsumption(call, { model: task.model, promptTokens: 0, units: task.units }));
     return true;
   });
@@ -211,7 +211,7 @@ export function billEndedTasks(unbilled: Set<() => boolean>): void {
 }
 
 function answerFor(call: Call, path: FamilyPath): void {
-  const { tasks, options } = call.house;
+  const { tasks, options } = call.shared;
   const named = path.taskId === null ? parsed(call.seen.body)["task_id"] : decodeURIComponent(path.taskId);
   const task = typeof named === "string" ? tasks.get(named) : undefined;
   if (task === undefined) return sendEnvelope(call, 404, "task not found");

@@ -4,7 +4,6 @@ import { admin, ask } from "../api.ts";
 import { article, div, h3, p, span, type Children, type View } from "../dom.ts";
 import { ago, count, instant, percent, shareOf } from "../format.ts";
 import { useMayEdit } from "../resource.ts";
-import { say } from "../toasts.ts";
 import type { BudgetSet, Period, Standing } from "../types.ts";
 import { amount, badge, budgetBar, iconButton } from "../ui.ts";
 import { choice, confirmation, field, FormDialog, numberOf, textOf } from "./forms.ts";
@@ -132,10 +131,10 @@ function removeBudget({ scope, period, limit_usd: limit }: Standing): OpenDialog
       title: "Remove this budget?",
       verb: "Remove",
       onClosed,
+      onDone,
       save: async () => {
         await ask(`${admin}/budgets`, { method: "DELETE", query: { scope, period } });
-        say("The budget is removed.");
-        onDone();
+        return "The budget is removed.";
       },
     });
 }
@@ -164,8 +163,7 @@ function SetBudget({ standing, scope: asked, keys, teams, onClosed, onDone }: Se
       warn_percent: numberOf(form, "warn"),
     };
     const { note } = await ask<BudgetSet>(`${admin}/budgets`, { method: "PUT", body });
-    say(note ?? "The budget is set.");
-    onDone();
+    return note ?? "The budget is set.";
   };
   const scope =
     standing !== null
@@ -192,6 +190,7 @@ function SetBudget({ standing, scope: asked, keys, teams, onClosed, onDone }: Se
     title: standing === null ? "Set a budget" : "Change the budget",
     verb: "Save budget",
     onClosed,
+    onDone,
     save,
     fields: [scope, ...limitFields(standing)],
   });

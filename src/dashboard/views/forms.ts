@@ -2,10 +2,11 @@ import { h } from "preact";
 import { div, footer, form, input, label, option, p, select, small, span } from "../dom.ts";
 import type { Attributes, Children, View } from "../dom.ts";
 import { useAction } from "../resource.ts";
+import { say } from "../toasts.ts";
 import type { Limits } from "../types.ts";
 import { actionButton, Dialog, failure, suggestions } from "../ui.ts";
 
-/** What an open dialog works with: names to choose from, and the view behind it. */
+/** Names that a dialog offers, and the view behind it. */
 export interface DialogDeps {
   readonly keys: readonly string[];
   readonly teams: readonly string[];
@@ -139,10 +140,10 @@ interface FormProps {
   readonly verb: string;
   readonly danger?: boolean;
   readonly fields: Children;
-  /** Throws a Fault on failure; otherwise the dialog closes, unless `stays`. */
-  readonly save: (form: FormData) => Promise<void>;
-  readonly stays?: boolean;
+  /** Throws a Fault on failure. Returns the confirmation to show as the dialog closes; null where it shows another dialog. */
+  readonly save: (form: FormData) => Promise<string | null>;
   readonly onClosed: () => void;
+  readonly onDone: () => void;
 }
 
 export function FormDialog({ title, onClosed, ...rest }: FormProps): View {
@@ -151,12 +152,18 @@ export function FormDialog({ title, onClosed, ...rest }: FormProps): View {
 
 type DialogFormProps = Omit<FormProps, "title" | "onClosed"> & { readonly close: () => void };
 
-function DialogForm({ verb, danger, fields, save, stays, close }: DialogFormProps): View {
+function DialogForm({ verb, danger, fields, save, onDone, close }: DialogFormProps): View {
   const { busy, fault, run } = useAction();
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     const given = new FormData(event.currentTarget as HTMLFormElement);
-    if ((await run(() => save(given))) && stays !== true) close();
+    await run(async () => {
+      const done = await save(given);
+      onDone();
+      if (done === null) return;
+      say(done);
+      close();
+    });
   };
   const kind = danger === true ? "button danger" : "button primary";
   return form(

@@ -2,7 +2,6 @@ import { h } from "preact";
 import { admin, ask } from "../api.ts";
 import { code, details, div, footer, p, pre, strong, summary, type View } from "../dom.ts";
 import { instant } from "../format.ts";
-import { say } from "../toasts.ts";
 import type { Key, NewKey } from "../types.ts";
 import { actionButton, CopyButton, Dialog, snippet } from "../ui.ts";
 import { firstRequest } from "./first-steps.ts";
@@ -36,8 +35,8 @@ export const createKey: OpenDialog = ({ teams, show, onClosed, onDone }) =>
   h(FormDialog, {
     title: "Create a key",
     verb: "Create key",
-    stays: true,
     onClosed,
+    onDone,
     fields: [
       nameField("alice"),
       div({ class: "field-row" }, teamField(teams, ""), choice("Expires", { name: "expires", options: lifetimes })),
@@ -52,7 +51,7 @@ export const createKey: OpenDialog = ({ teams, show, onClosed, onDone }) =>
         ...(expires !== "" && { expires }),
       };
       show(shownOnce(await ask<NewKey>(`${admin}/keys`, { method: "POST", body })));
-      onDone();
+      return null;
     },
   });
 
@@ -62,12 +61,12 @@ export function editKey(key: Key): OpenDialog {
       title: `Change ${key.name}`,
       verb: "Save",
       onClosed,
+      onDone,
       fields: [teamField(teams, key.team ?? ""), ...boundFields(key)],
       save: async (form) => {
         const team = textOf(form, "team");
         await ask(pathOf(key), { method: "PATCH", body: { team: team === "" ? null : team, ...boundsOf(form) } });
-        say(`Changed ${key.name}.`);
-        onDone();
+        return `Changed ${key.name}.`;
       },
     });
 }
@@ -78,10 +77,10 @@ export function revokeKey(key: Key): OpenDialog {
       title: `Revoke ${key.name}?`,
       verb: "Revoke",
       onClosed,
+      onDone,
       save: async () => {
         await ask(`${pathOf(key)}/revoke`, { method: "POST" });
-        say(`Revoked ${key.name}.`);
-        onDone();
+        return `Revoked ${key.name}.`;
       },
     });
 }
@@ -102,13 +101,13 @@ export function rotateKey(key: Key): OpenDialog {
     h(FormDialog, {
       title: `Rotate ${key.name}`,
       verb: "Create secret",
-      stays: true,
       onClosed,
+      onDone,
       fields: choice("Current secret", { name: "overlap", options: overlaps, chosen: "24h" }),
       save: async (form) => {
         const body = { overlap: textOf(form, "overlap") };
         show(shownOnce(await ask<NewKey>(`${pathOf(key)}/rotate`, { method: "POST", body })));
-        onDone();
+        return null;
       },
     });
 }

@@ -3,7 +3,6 @@ import { admin, ask } from "../api.ts";
 import { div, span, type View } from "../dom.ts";
 import { useMayEdit } from "../resource.ts";
 import { dataTable } from "../table.ts";
-import { say } from "../toasts.ts";
 import type { Team } from "../types.ts";
 import { iconButton } from "../ui.ts";
 import { boundFields, boundsOf, confirmation, FormDialog, nameField, noBounds, textOf } from "./forms.ts";
@@ -45,12 +44,12 @@ export const createTeam: OpenDialog = ({ onClosed, onDone }) =>
     title: "Create a team",
     verb: "Create team",
     onClosed,
+    onDone,
     fields: [nameField("research"), ...boundFields(noBounds)],
     save: async (form) => {
       const name = textOf(form, "name");
       await ask(`${admin}/teams`, { method: "POST", body: { name, ...boundsOf(form) } });
-      say(`Created team ${name}.`);
-      onDone();
+      return `Created team ${name}.`;
     },
   });
 
@@ -60,11 +59,11 @@ function editTeam(team: Team): OpenDialog {
       title: `Change the team ${team.name}`,
       verb: "Save",
       onClosed,
+      onDone,
       fields: boundFields(team),
       save: async (form) => {
         await ask(pathOf(team), { method: "PATCH", body: boundsOf(form) });
-        say(`Changed team ${team.name}.`);
-        onDone();
+        return `Changed team ${team.name}.`;
       },
     });
 }
@@ -75,10 +74,10 @@ function deleteTeam(team: Team): OpenDialog {
       title: `Delete the team ${team.name}?`,
       verb: "Delete",
       onClosed,
+      onDone,
       save: async () => {
         await ask(pathOf(team), { method: "DELETE" });
-        say(`Deleted team ${team.name}.`);
-        onDone();
+        return `Deleted team ${team.name}.`;
       },
     });
 }
