@@ -64,7 +64,7 @@ const key = block({
     .union([z.iso.date(), z.iso.datetime({ offset: true })], { error: expiresWords })
     .nullable()
     .optional()
-    .describe("When it stops working; left out or null, never."),
+    .describe("Time at which it stops working; left out or null, never."),
   limits,
   output_cap: outputCap,
 });

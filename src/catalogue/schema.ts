@@ -106,7 +106,7 @@ const toolCall = /^[a-z][a-z0-9_]{0,58}_call$/;
 const price = block({
   from: day.describe("First UTC day of validity."),
   until: day.optional().describe("First UTC day that is no longer covered; left out, the next entry's `from`."),
-  source: words.describe("Where the price was seen, and when."),
+  source: words.describe("Source of the price, and the day."),
   official: officialRates.optional().describe("The provider's list, USD per 1M tokens, decimal strings."),
   gateway: gatewayRates.optional().describe("Absolute rates of the gateway; they win over group x official."),
   per_request: block({ official: usd, gateway: usd.optional() })
@@ -144,17 +144,17 @@ const fieldWords = "the name of a field of the task's input, such as duration";
 const taskPrice = block({
   from: day.describe("First UTC day of validity."),
   until: day.optional().describe("First UTC day that is no longer covered; left out, the next entry's `from`."),
-  source: words.describe("Where the price was seen, and when."),
+  source: words.describe("Source of the price, and the day."),
   per: z
     .enum(["task", "second", "piece"], { error: "task, second or piece" })
     .optional()
-    .describe("What the price is for: the whole task (default), or each second or piece of what it makes."),
+    .describe("Unit of the price: the whole task (default), or each second or piece of its result."),
   field: z
     .string({ error: fieldWords })
     .min(1, { error: fieldWords })
     .optional()
     .describe("The field of `input` that states how many seconds or pieces."),
-  default: count.optional().describe("How many where the field states none."),
+  default: count.optional().describe("Number of units if the field states none."),
   max: count.optional().describe("The most that the gateway makes of one task."),
   official: usd.describe("The provider's price, USD for each."),
   gateway: usd.optional().describe("The gateway's price, USD for each; it wins over group x official."),
@@ -209,11 +209,11 @@ const traits = {
   max_output_tokens: tokens.optional(),
   max_output_field: maxOutputField.optional(),
   image_part_tokens: partTokens.optional(),
-  image_tokens: imageTokens.nullable().optional().describe("How it counts an image whose size is known."),
+  image_tokens: imageTokens.nullable().optional().describe("Rule for images of known size."),
   prompt_form: z
     .enum(["chat", "harmony"], { error: "chat or harmony" })
     .optional()
-    .describe("How tools are written into the prompt: chat (default), or harmony for OpenAI's models that reason."),
+    .describe("Form of tools in the prompt: chat (default), or harmony for OpenAI's models that reason."),
   audio_part_tokens: partTokens.optional(),
   file_part_tokens: partTokens.optional(),
   unit: z
@@ -284,8 +284,8 @@ const keyName = z.string({ error: "the name of a key" }).min(1, { error: "the na
 const route = block({
   does: z
     .enum(routeKinds, { error: routeKinds.join(", ") })
-    .describe("What the path does. Uploads and settings cost nothing."),
-  source: words.describe("Where the path was seen, and when."),
+    .describe("Action of the path. Uploads and settings cost nothing."),
+  source: words.describe("Source of the path, and the day."),
   model: alias.optional().describe("The model whose task prices apply, where the body names none."),
   model_field: bodyField.optional().describe("The field of the body that names the model."),
   type: z

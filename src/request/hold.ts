@@ -222,7 +222,7 @@ export async function holdRefusal(
 const unknownCost: Refusal = {
   code: "invalid_request",
   param: null,
-  message: "What this path costs is not known, so a key under a hard budget cannot use it.",
+  message: "The cost of this path is not known, so a key under a hard budget cannot use it.",
 };
 
 /** Returns a budget's scope as its users know it. */

@@ -121,7 +121,7 @@ export function ledgerProblem(failure: CopyFailure, path: string): string {
     case "corrupt":
       return `the copy of the ledger at ${path} is damaged, and so may be the ledger: ${failure.message}`;
     case "no_room":
-      return `the ledger at ${path} is not upgraded: its backup needs ${megabytes(failure.needed)} beside it, and ${megabytes(failure.free)} are free; make room, or back it up elsewhere and run farebox db migrate --no-backup`;
+      return `the ledger at ${path} is not upgraded: its backup needs ${megabytes(failure.needed)} next to it, and ${megabytes(failure.free)} are free; make room, or back it up elsewhere and run farebox db migrate --no-backup`;
     case "missing":
     case "newer_schema":
     case "unusable":

@@ -229,7 +229,7 @@ export function invalid(param: string | null, message: string): Refused {
 
 const tooMuch = invalid(
   null,
-  `the request body has more than ${jsonBounds.values} JSON values, ${jsonBounds.names} names or ${jsonBounds.skeletonBytes} bytes beside its long texts`,
+  `the request body has more than ${jsonBounds.values} JSON values, ${jsonBounds.names} names or ${jsonBounds.skeletonBytes} bytes next to its long texts`,
 );
 
 /** A tool that a request declares, with its position: "tools[3]", "tools[3].tools[0]" within a namespace. */

@@ -26,7 +26,7 @@ export function longQueries(db: Connection, calendar: Calendar): LongQueries {
  * Writes everything that the connection sees to a new file, durably. This includes a file that was deleted while open.
  */
 export function copyInto(db: Connection, file: string): string {
-  if (createPrivateFile(file) === "exists") throw new Error(`${file} is there already`);
+  if (createPrivateFile(file) === "exists") throw new Error(`${file} already exists`);
   db.prepare("vacuum into ?").run(file);
   for (const path of [file, dirname(file)]) {
     const open = openSync(path, "r");

@@ -11,7 +11,7 @@ const usdOrNullAs = (description: string) => usdOrNull.meta({ description });
 export const chargeSchema = z.strictObject({
   request_id: textAs("The `x-farebox-request-id` that the client got."),
   gateway_request_id: textOrNullAs("The gateway's own id of the request, where its answer states one."),
-  time: time.meta({ description: "When the request was admitted." }),
+  time: time.meta({ description: "Time of admission." }),
   key: textOrNullAs("The key's name; null for a caller without one."),
   team: textOrNullAs("The team that the key was in at that time."),
   route: textAs("The pattern of its path."),
@@ -21,7 +21,7 @@ export const chargeSchema = z.strictObject({
   state: z
     .enum(["pending", "posted", "voided"])
     .meta({ description: "Pending until it is settled, with an amount (posted) or without one (voided)." }),
-  source: z.enum(sources).nullable().meta({ description: "How the amount is known; null until it is posted." }),
+  source: z.enum(sources).nullable().meta({ description: "Source of the amount; null until it is posted." }),
   stream: z.boolean().meta({ description: "True for a stream." }),
   status: z.int().nullable().meta({ description: "The status that the client got." }),
   tokens: tokens.meta({ description: "Tokens that were charged for, in disjoint classes." }),
@@ -103,7 +103,7 @@ export const chargeDetailsSchema = chargeSchema.extend({
   served_price: priceUsed.meta({
     description: "Price of the model that answered, if it is another one; the cost is the higher of both.",
   }),
-  known: text.meta({ description: "How the amount is known, and why it may differ from the bill." }),
+  known: text.meta({ description: "Source of the amount, and reasons why it may differ from the bill." }),
 });
 export type ChargeDetailsJson = Shape<typeof chargeDetailsSchema>;
 

@@ -22,7 +22,7 @@ export function priceReloads(registers: Registry[], loadedAt: number): PriceRelo
   });
   const succeeded = new Gauge({
     name: "farebox_price_last_reload_success_timestamp_seconds",
-    help: "When the prices in force were read, in seconds since 1970.",
+    help: "Time at which the prices in force were read, in seconds since 1970.",
     registers,
   });
   for (const result of ["ok", "refused"]) reloads.labels(result).inc(0);

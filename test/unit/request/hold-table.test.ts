@@ -214,7 +214,7 @@ describe("a hold that is refused for another reason", () => {
       {
         code: "invalid_request",
         param: null,
-        message: "What this path costs is not known, so a key under a hard budget cannot use it.",
+        message: "The cost of this path is not known, so a key under a hard budget cannot use it.",
       },
     ],
     [

@@ -90,7 +90,7 @@ function errorsOf({ role, body, path }: AdminRoute): string {
     "401 no valid admin token",
     ...(role === "editor" ? ["403 the token is a viewer's"] : []),
     ...(path.includes("{") ? ["404 there is no such thing"] : []),
-    ...(role === "editor" ? ["409 it is there already, or in use"] : []),
+    ...(role === "editor" ? ["409 it already exists, or is in use"] : []),
     "413 the body is above 1 MB",
     ...(body === null ? [] : ["415 the body is not JSON"]),
     "429 too many tries with wrong tokens",
