@@ -20,13 +20,13 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
     },
     {
       file: "ledger/sqlite/charges.ts",
-      from: "reason = ?, ${tokenClasses.map((name) => `${name} = ?`).join(\", \")}\n       where seq = ? and state = 'pending'`",
-      to: 'reason = ?, ${tokenClasses.map((name) => `${name} = ?`).join(", ")}\n       where seq = ?`',
+      from: "overage = ? where seq = ? and state = 'pending'`",
+      to: "overage = ? where seq = ?`",
     },
     {
       file: "ledger/sqlite/charges.ts",
-      from: "first_token_ms = ?, reason = ? where seq = ? and state = 'pending'`",
-      to: "first_token_ms = ?, reason = ? where seq = ?`",
+      from: "${assigned(endColumns.names)} where seq = ? and state = 'pending'`",
+      to: "${assigned(endColumns.names)} where seq = ?`",
     },
   ],
   "a hold without the check for room": [

@@ -1,8 +1,6 @@
 import { basisToHold, type BudgetWindow } from "../core/budget.ts";
-import type { Formula, HoldKind, Source } from "../core/charge.ts";
-import { formatDoubts, noTokens, tokenClasses } from "../core/usage.ts";
+import { formatDoubts, noTokens } from "../core/usage.ts";
 import { noMoney, type PicoUsd } from "../core/money.ts";
-import type { HoldBasis } from "../core/bounds.ts";
 import { runSessionOf } from "../core/keys.ts";
 import type { StreamObservation } from "../core/slices.ts";
 import type {
@@ -18,6 +16,8 @@ import type {
   WrittenResult,
 } from "../ports/ledger.ts";
 import type { BindResult, NewTask, TaskEnding, TaskObservation } from "../ports/task-store.ts";
+import { endColumns, holdColumns, noteColumns, postColumns, type ValuesOf } from "./charge-columns.ts";
+import { basisOf } from "./rows/charges.ts";
 import type { RunCommand, RunReply, WriteName } from "./tables/tables.ts";
 
 /*
@@ -25,76 +25,20 @@ import type { RunCommand, RunReply, WriteName } from "./tables/tables.ts";
  * thread by structured clone, where each object and each property name costs time.
  */
 
-export type HoldCommand = readonly [
-  op: "hold",
-  id: string,
-  kind: HoldKind,
-  at: number,
-  key: string,
-  team: string | null,
-  route: string,
-  model: string,
-  group: string | null,
-  stream: boolean,
-  priceId: string | null,
-  canonical: string | null,
-  amount: PicoUsd | null,
-  bounded: boolean,
-  tags: string | null,
-  retry: number,
-  firstSlice: PicoUsd | null,
-  basis: readonly [by: string, outputTokens: number | null, outputCap: number | null, fitted: number | null] | null,
-  sliceTokens: number | null,
-  session: string | null,
-];
+export type HoldCommand = readonly [op: "hold", id: string, values: ValuesOf<typeof holdColumns>];
 /** Remembers what was written under an idempotency key; null only looks. */
 export type WrittenCommand = readonly [op: "written", idempotency: string, written: string | null, at: number];
 /** Takes note of what a stream showed of its model; null only looks. */
 export type StreamsCommand = readonly [op: "streams", seen: StreamObservation | null, at: number];
 export type ExtendCommand = readonly [op: "extend", id: string, amount: PicoUsd, atLeast: PicoUsd];
-type EndFields = readonly [
-  at: number,
-  status: number | null,
-  servedModel: string | null,
-  gatewayRequestId: string | null,
-  durationMs: number | null,
-  firstTokenMs: number | null,
-];
+/** `notes`: null for most charges. */
 export type PostCommand = readonly [
   op: "post",
   id: string,
-  cost: PicoUsd | null,
-  listCost: PicoUsd | null,
-  formula: Formula,
-  source: Source,
-  minimumApplied: boolean,
-  clamped: boolean,
-  reason: string | null,
-  end: EndFields,
-  tokens: readonly number[],
-  notes: PostNotes | null,
+  values: ValuesOf<typeof postColumns>,
+  notes: ValuesOf<typeof noteColumns> | null,
 ];
-/** What few charges have; by the names of columns, as they are stored. */
-export interface PostNotes {
-  readonly served_price_id: string | null;
-  readonly service_tier: string | null;
-  readonly tool_calls: string | null;
-  readonly doubts: string | null;
-  readonly delivered_input: number | null;
-  readonly delivered_output: number | null;
-  /** The text of the served price, to be written before the charge. */
-  readonly servedCanonical: string | null;
-}
-export const noteColumns = [
-  "served_price_id",
-  "service_tier",
-  "tool_calls",
-  "doubts",
-  "delivered_input",
-  "delivered_output",
-] as const;
-
-export type VoidCommand = readonly [op: "void", id: string, reason: string, end: EndFields];
+export type VoidCommand = readonly [op: "void", id: string, values: ValuesOf<typeof endColumns>];
 export type AdjustCommand = readonly [op: "adjust", id: string, correction: Correction];
 export type BindTaskCommand = readonly [op: "bindTask", task: NewTask];
 export type ObserveTaskCommand = readonly [op: "observeTask", taskId: string, observation: TaskObservation];
@@ -177,67 +121,71 @@ export function holdCommand(request: HoldRequest, withCanonical: boolean): HoldC
     session = runSessionOf(request.tags);
     break;
   }
-  return [
-    "hold",
-    request.id,
-    request.kind,
-    request.at,
-    caller.key,
-    caller.team,
-    request.route,
-    request.model,
-    request.group,
-    request.stream,
-    price?.id ?? null,
-    withCanonical ? (price?.canonical ?? null) : null,
-    request.amount,
-    request.bounded,
+  const values = holdColumns.of({
+    kind: request.kind,
+    admitted_at: request.at,
+    key: caller.key,
+    team: caller.team,
+    route: request.route,
+    model: request.model,
+    price_group: request.group,
+    stream: request.stream ? 1 : 0,
+    price_id: price?.id ?? null,
+    hold: request.amount,
     tags,
-    request.retry,
-    request.firstSlice ?? null,
-    basis && [basis.by, basis.outputTokens, basis.outputCap, basis.fitted],
-    request.sliceTokens ?? null,
     session,
-  ];
+    retry: request.retry,
+    held_by: basis?.by ?? null,
+    held_output: basis?.outputTokens ?? null,
+    output_cap: basis?.outputCap ?? null,
+    fitted: basis?.fitted ?? null,
+    canonical: withCanonical ? (price?.canonical ?? null) : null,
+    bounded: request.bounded,
+    firstSlice: request.firstSlice ?? null,
+    sliceTokens: request.sliceTokens ?? null,
+  });
+  return ["hold", request.id, values];
 }
 
-/** The basis of what a hold reserves under these windows. */
-export function basisOf(
+/** Returns the columns of a hold of this amount, in their order, with its basis under these windows. */
+export function storedHold(
+  values: HoldCommand[2],
   windows: readonly Pick<BudgetWindow, "budget">[],
-  [, , , , , , , , , , , , , , , , , basis, sliceTokens]: HoldCommand,
-): HoldBasis | null {
-  if (basis === null) return null;
-  const [by, outputTokens, outputCap, fitted] = basis;
-  return basisToHold(windows, { by, outputTokens, outputCap, fitted }, sliceTokens);
+  amount: PicoUsd | null,
+): (string | number | bigint | null)[] {
+  const given = holdColumns.read(values);
+  const basis = basisToHold(windows, basisOf(given), given.sliceTokens);
+  return holdColumns.stored(values, {
+    hold: amount,
+    held_by: basis?.by ?? null,
+    held_output: basis?.outputTokens ?? null,
+  });
 }
 
 export function postCommand(id: string, posting: Posting, end: ChargeEnd): PostCommand {
-  return [
-    "post",
-    id,
-    posting.cost,
-    posting.listCost,
-    posting.formula,
-    posting.source,
-    posting.minimumApplied,
-    posting.clamped,
-    posting.reason,
-    endFields(end),
-    tokenClasses.map((name) => posting.tokens[name]),
-    notesOf(posting),
-  ];
+  const values = postColumns.of({
+    ...endOf(end, posting.reason),
+    cost: posting.cost,
+    list_cost: posting.listCost,
+    formula: posting.formula,
+    source: posting.source,
+    minimum_applied: posting.minimumApplied ? 1 : 0,
+    clamped: posting.clamped ? 1 : 0,
+    ...posting.tokens,
+  });
+  return ["post", id, values, notesOf(posting)];
 }
 
 /** The amount of a charge that is in doubt: all of it, for whatever reason. */
-export function inDoubt(notes: PostNotes | null, cost: PicoUsd | null): bigint {
-  return notes === null || notes.doubts === null ? 0n : (cost ?? 0n);
+export function inDoubt(notes: PostCommand[3], cost: PicoUsd | null): bigint {
+  return notes === null || noteColumns.read(notes).doubts === null ? 0n : (cost ?? 0n);
 }
 
-function notesOf({ servedPrice, billing, doubts, delivered }: Posting): PostNotes | null {
+function notesOf({ servedPrice, billing, doubts, delivered }: Posting): PostCommand[3] {
   if (servedPrice === undefined && billing === undefined && doubts === undefined && delivered === undefined)
     return null;
   const calls = billing?.calls ?? {};
-  return {
+  return noteColumns.of({
     served_price_id: servedPrice?.id ?? null,
     service_tier: billing?.serviceTier ?? null,
     tool_calls: Object.keys(calls).length === 0 ? null : JSON.stringify(calls),
@@ -245,11 +193,28 @@ function notesOf({ servedPrice, billing, doubts, delivered }: Posting): PostNote
     delivered_input: delivered?.input ?? null,
     delivered_output: delivered?.output ?? null,
     servedCanonical: servedPrice?.canonical ?? null,
-  };
+  });
 }
 
 export function voidCommand(id: string, reason: string, end: ChargeEnd): VoidCommand {
-  return ["void", id, reason, endFields(end)];
+  return ["void", id, endColumns.of(endOf(end, reason))];
+}
+
+function endOf(end: ChargeEnd, reason: string | null) {
+  return {
+    ended_at: end.at,
+    status: end.status,
+    served_model: end.servedModel,
+    gateway_request_id: end.gatewayRequestId,
+    duration_ms: end.durationMs,
+    first_token_ms: end.firstTokenMs,
+    reason,
+  };
+}
+
+/** The end of a request of which no one saw an answer. */
+export function unseenEnd(at: number): ChargeEnd {
+  return { at, status: null, servedModel: null, gatewayRequestId: null, durationMs: null, firstTokenMs: null };
 }
 
 /** The amount of an orphaned request is unknown, and it may have been billed: its hold is posted, as the ledger knows it. */
@@ -266,14 +231,7 @@ export function orphanPost(id: string, unpriced: boolean, at: number): PostComma
     clamped: false,
     reason: "crash",
   };
-  return postCommand(id, posting, {
-    at,
-    status: null,
-    servedModel: null,
-    gatewayRequestId: null,
-    durationMs: null,
-    firstTokenMs: null,
-  });
+  return postCommand(id, posting, unseenEnd(at));
 }
 
 /** Positions in the order of work: what ends holds before what needs room. */
@@ -284,8 +242,4 @@ export function settlesFirst(commands: readonly Command[]): number[] {
     (op === "post" || op === "void" || op === "endTask" ? settles : others).push(index),
   );
   return settles.concat(others);
-}
-
-function endFields(end: ChargeEnd): EndFields {
-  return [end.at, end.status, end.servedModel, end.gatewayRequestId, end.durationMs, end.firstTokenMs];
 }

@@ -3,6 +3,7 @@ import { fareboxAdmin } from "../core/keys.ts";
 import type { Charge } from "../core/charge.ts";
 import { noMoney, subtract, type PicoUsd } from "../core/money.ts";
 import type { Correction } from "../ports/ledger.ts";
+import { endColumns, postColumns } from "./charge-columns.ts";
 import type { PostCommand, VoidCommand } from "./commands.ts";
 
 /*
@@ -20,17 +21,13 @@ export interface LateSettlement {
 
 /** What a settlement says of its charge; null where it knows no better than the hold. */
 export function lateSettlement(command: PostCommand | VoidCommand): LateSettlement | null {
-  if (command[0] === "void") {
-    const [, id, reason, [at]] = command;
-    return {
-      id,
-      at,
-      cost: noMoney,
-      listCost: noMoney,
-      why: `settled after its proxy was ended: not billed (${reason})`,
-    };
+  const [op, id, values] = command;
+  if (op === "void") {
+    const { ended_at: at, reason } = endColumns.read(values);
+    const why = `settled after its proxy was ended: not billed (${reason})`;
+    return { id, at, cost: noMoney, listCost: noMoney, why };
   }
-  const [, id, cost, listCost, formula, source, , , , [at]] = command;
+  const { ended_at: at, cost, list_cost: listCost, formula, source } = postColumns.read(values);
   if (cost === null || formula === "assumed") return null;
   return { id, at, cost, listCost: listCost ?? cost, why: `settled after its proxy was ended: ${source}` };
 }

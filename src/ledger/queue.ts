@@ -1,6 +1,6 @@
 import type { Clock, Timer } from "../ports/clock.ts";
 import { LedgerUnavailable } from "../ports/ledger.ts";
-import { voidCommand, type BatchChannel, type Command, type Outcome, type ReplyTo } from "./commands.ts";
+import { unseenEnd, voidCommand, type BatchChannel, type Command, type Outcome, type ReplyTo } from "./commands.ts";
 import type { Health } from "./health.ts";
 
 /** Commands in one transaction at most: it bounds how long the next one waits. */
@@ -152,15 +152,7 @@ export class CommandQueue implements CommandSink {
     const { command } = waiting;
     this.#conclude(waiting, { kind: "unavailable", message: "the writer died" });
     if (command[0] !== "hold" || this.#closed !== null) return;
-    const end = {
-      at: this.#clock.now(),
-      status: null,
-      servedModel: null,
-      gatewayRequestId: null,
-      durationMs: null,
-      firstTokenMs: null,
-    };
-    this.#rest({ command: voidCommand(command[1], "not_sent", end), answer: () => {} });
+    this.#rest({ command: voidCommand(command[1], "not_sent", unseenEnd(this.#clock.now())), answer: () => {} });
   }
 
   #rest(waiting: Waiting): void {

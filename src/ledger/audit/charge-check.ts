@@ -1,7 +1,7 @@
 import { parseCanonicalPrice, type PriceVersion } from "../../core/price.ts";
 import type { TaskInputs } from "../../core/task-settlement.ts";
 import { contentId } from "../../wire/content-id.ts";
-import type { ChargeRow } from "../rows/charges.ts";
+import type { ChargeRow } from "../charge-columns.ts";
 import { rowsOf, type Query } from "../queries/query.ts";
 import { recompute, type Audited } from "../recompute.ts";
 import { Feed } from "./feed.ts";

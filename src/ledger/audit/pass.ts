@@ -4,9 +4,9 @@ import type { TaskInputs } from "../../core/task-settlement.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Dialect } from "../queries/dialects.ts";
 import type { Query } from "../queries/query.ts";
-import { noteColumns } from "../commands.ts";
+import { noteColumns, type ChargeRow } from "../charge-columns.ts";
 import { quarterMs } from "../rollups.ts";
-import { billingOf, deliveredOf, tokensOf, type ChargeRow } from "../rows/charges.ts";
+import { billingOf, deliveredOf, tokensOf } from "../rows/charges.ts";
 import { CellBook, firstTokenClass, type Cell } from "./cells.ts";
 import { ChargeCheck } from "./charge-check.ts";
 import { Feed } from "./feed.ts";
@@ -35,7 +35,7 @@ const columns = [
   "retry",
   "session",
   "adjusts",
-  ...noteColumns,
+  ...noteColumns.names,
   "in_doubt",
   ...tokenClasses,
 ] as const;

@@ -5,7 +5,7 @@ import type { Calendar } from "../../ports/calendar.ts";
 import type { AdjustResult } from "../../ports/ledger.ts";
 import type { AdjustCommand } from "../commands.ts";
 import { quarterMs, rollupDimensions, rollupSums } from "../rollups.ts";
-import type { ChargeRow } from "../rows/charges.ts";
+import type { ChargeRow } from "../charge-columns.ts";
 import { recordAudit } from "../tables/audit.ts";
 import { answer } from "./answer.ts";
 import { lockBudgets } from "./budgets.ts";

@@ -7,11 +7,11 @@ import type {
   ExtendCommand,
   HoldCommand,
   PostCommand,
-  PostNotes,
   ObserveTaskCommand,
   VoidCommand,
 } from "../commands.ts";
-import { basisOf } from "../commands.ts";
+import { endColumns, holdColumns, noteColumns, postColumns } from "../charge-columns.ts";
+import { storedHold } from "../commands.ts";
 import { amountUnder, type KnownBudgets, type NamedWindow } from "./known-budgets.ts";
 import { storableJson } from "./text.ts";
 
@@ -84,7 +84,8 @@ export function check(command: BatchedCommand): void {
     invariant(amount >= atLeast && atLeast >= 0n && amount <= picoUsdMax, "an extension is an amount");
   }
   if (command[0] === "hold") {
-    for (const amount of [command[12], command[16]])
+    const { hold, firstSlice } = holdColumns.read(command[2]);
+    for (const amount of [hold, firstSlice])
       invariant(amount === null || (amount >= 0n && amount <= picoUsdMax), "a hold is an amount");
   }
 }
@@ -186,68 +187,26 @@ class Plan {
     this.#days.set(day, { day, starts_at: start, ends_at: end });
   }
 
-  #hold(command: HoldCommand): object {
-    const [
-      ,
-      id,
-      kind,
-      at,
-      key,
-      team,
-      route,
-      model,
-      group,
-      stream,
-      priceId,
-      canonical,
-      whole,
-      bounded,
-      tags,
-      retry,
-      firstSlice,
-      ,
-      ,
-      session,
-    ] = command;
+  #hold([, id, values]: HoldCommand): object {
+    const given = holdColumns.read(values);
+    const { key, team, session, admitted_at: at, hold, firstSlice, bounded } = given;
     this.#ids.push(id);
-    if (priceId !== null && canonical !== null) this.#prices.set(priceId, canonical);
+    this.#addPrice(given.price_id, given.canonical);
     const windows = this.#budgets.windowsOf({ key, team, session }, at);
-    const basis = basisOf(windows, command);
-    const amount = amountUnder(windows, whole, firstSlice);
+    const amount = amountUnder(windows, hold, firstSlice);
     const isRefused = (amount === null || !bounded) && windows.some(({ budget }) => budget.mode === "hard");
     this.#needed.push(amount);
     return {
       op: "hold",
       id,
-      kind,
-      admitted_at: at,
-      key,
-      team,
-      route,
-      model,
-      price_group: group,
-      stream: stream ? 1 : 0,
-      price_id: priceId,
-      tags,
-      session,
-      retry,
-      held_by: basis?.by ?? null,
-      held_output: basis?.outputTokens ?? null,
-      output_cap: basis?.outputCap ?? null,
-      fitted: basis?.fitted ?? null,
+      ...byName(holdColumns.names, storedHold(values, windows, amount)),
       set: this.#sets.position(windows),
-      hold: amount?.toString() ?? null,
       amount: isRefused ? null : (amount ?? 0n).toString(),
     };
   }
 
-  /** The columns that few charges have, with the price of the model that answered next to the others. */
-  #notes(notes: PostNotes | null): object {
-    if (notes === null) return {};
-    const { servedCanonical, ...columns } = notes;
-    if (notes.served_price_id !== null && servedCanonical !== null)
-      this.#prices.set(notes.served_price_id, servedCanonical);
-    return columns;
+  #addPrice(id: string | null, canonical: string | null): void {
+    if (id !== null && canonical !== null) this.#prices.set(id, canonical);
   }
 
   #extend([, id, amount, atLeast]: ExtendCommand): object {
@@ -259,28 +218,27 @@ class Plan {
   #settle(command: Settling): object {
     this.#ids.push(command[1]);
     const known = { id: command[1], ...(this.#orphans && { orphan: true }) };
-    if (command[0] === "void") {
-      const [, , reason, end] = command;
-      return { ...known, state: "voided", reason, ...endColumns(end) };
-    }
+    if (command[0] === "void")
+      return { ...known, state: "voided", ...byName(endColumns.names, endColumns.stored(command[2])) };
     const at = this.#admittedAt(command[1]);
     if (at !== undefined) this.#day(at);
-    const [, , cost, listCost, formula, source, minimumApplied, clamped, reason, end, tokens, notes] = command;
-    return {
-      ...known,
-      state: "posted",
-      cost: cost?.toString() ?? null,
-      list_cost: listCost?.toString() ?? null,
-      formula,
-      source,
-      minimum_applied: minimumApplied ? 1 : 0,
-      clamped: clamped ? 1 : 0,
-      reason,
-      tokens,
-      ...endColumns(end),
-      ...this.#notes(notes),
-    };
+    const [, , values, notes] = command;
+    const posted = { ...known, state: "posted", ...byName(postColumns.names, postColumns.stored(values)) };
+    if (notes === null) return posted;
+    const { served_price_id: servedPriceId, servedCanonical } = noteColumns.read(notes);
+    this.#addPrice(servedPriceId, servedCanonical);
+    return { ...posted, ...byName(noteColumns.names, noteColumns.stored(notes)) };
   }
+}
+
+/** Returns values by the names of their columns, amounts as text. */
+function byName(names: readonly string[], values: readonly unknown[]): object {
+  const row: Record<string, unknown> = {};
+  for (let index = 0; index < names.length; index++) {
+    const value = values[index];
+    row[names[index] as string] = typeof value === "bigint" ? value.toString() : value;
+  }
+  return row;
 }
 
 /** The windows of a batch, each once, and the sets of them that apply to a hold. */
@@ -319,17 +277,6 @@ class WindowSets {
     }
     return { windows, sets: { from, to, items } };
   }
-}
-
-function endColumns([at, status, servedModel, gatewayRequestId, durationMs, firstTokenMs]: PostCommand[9]): object {
-  return {
-    ended_at: at,
-    status,
-    served_model: servedModel,
-    gateway_request_id: gatewayRequestId,
-    duration_ms: durationMs,
-    first_token_ms: firstTokenMs,
-  };
 }
 
 function taskBinding([, task]: BindTaskCommand): object {

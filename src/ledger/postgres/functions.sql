@@ -2,7 +2,7 @@
 -- stopped in the middle never holds a lock. The rules of budgets are those of src/core/budget.ts; the calendar stays outside.
 --
 -- These are no migration. An upgrade drops every function of the ledger and runs this file, whether the schema changed or not:
--- change a function here, in place. Tables are changed by migrations.
+-- change a function here, in place. Tables are changed by migrations. ${...} are columns of charges, filled in by schema.ts.
 --
 -- All who write take locks in one order, and so never wait for each other in a circle:
 --   the budgets' lock, the run's lock (both advisory); prices by id; missing windows by budget, subject and start; charges by
@@ -166,26 +166,12 @@ declare
 begin
   with done as (
     update charges c set
-      state = g.state, ended_at = g.ended_at, status = g.status, served_model = g.served_model, gateway_request_id = g.gateway_request_id,
-      duration_ms = g.duration_ms, first_token_ms = g.first_token_ms, reason = g.reason,
+      state = g.state, ${settled columns from g},
       cost = case when g.formula = 'assumed' then c.hold else g.cost end,
       list_cost = case when g.formula = 'assumed' then c.hold else g.list_cost end,
       overage = case when g.formula <> 'assumed' and g.cost > c.hold then g.cost - c.hold else 0 end,
-      formula = g.formula, source = g.source,
-      minimum_applied = coalesce(g.minimum_applied, 0), clamped = coalesce(g.clamped, 0),
-      served_price_id = g.served_price_id, service_tier = g.service_tier, tool_calls = g.tool_calls, doubts = g.doubts,
-      delivered_input = g.delivered_input, delivered_output = g.delivered_output,
-      in_doubt = case when g.doubts is not null then coalesce(case when g.formula = 'assumed' then c.hold else g.cost end, 0) else 0 end,
-      input = coalesce(g.tokens[1], 0), cached_input = coalesce(g.tokens[2], 0), cache_write = coalesce(g.tokens[3], 0),
-      cache_write_1h = coalesce(g.tokens[4], 0), audio_input = coalesce(g.tokens[5], 0), image_input = coalesce(g.tokens[6], 0),
-      output = coalesce(g.tokens[7], 0), reasoning = coalesce(g.tokens[8], 0), audio_output = coalesce(g.tokens[9], 0),
-      image_output = coalesce(g.tokens[10], 0)
-    from jsonb_to_recordset(settles) g (
-      id text, orphan boolean, state text, ended_at bigint, status bigint, served_model text, gateway_request_id text,
-      duration_ms double precision, first_token_ms double precision, reason text, cost bigint, list_cost bigint, formula text,
-      source text, minimum_applied bigint, clamped bigint, tokens bigint[], served_price_id text, service_tier text, tool_calls text,
-      doubts text, delivered_input bigint, delivered_output bigint
-    )
+      in_doubt = case when g.doubts is not null then coalesce(case when g.formula = 'assumed' then c.hold else g.cost end, 0) else 0 end
+    from jsonb_to_recordset(settles) g (id text, orphan boolean, state text, ${settled columns with types})
     -- Found by their ids alone: the plan must not go by way of all that is pending, or of all of a time.
     where c.id = any(ids) and c.id = g.id and c.state || '' = 'pending'
       and not (coalesce(g.orphan, false) and exists (select from tasks where tasks.charge = g.id))
@@ -598,18 +584,11 @@ create function farebox_insert_holds(claims jsonb, run bigint, wanted integer, g
 declare
   written integer;
 begin
-  insert into charges (id, kind, state, owner, admitted_at, key, team, route, model, price_group, stream, price_id, hold, tags, session, retry, held_by, held_output, output_cap,
-    fitted, windows, leased)
-  select h.id, h.kind, 'pending', run, h.admitted_at, h.key, h.team, h.route, h.model, h.price_group, h.stream, h.price_id, h.hold, h.tags, h.session, h.retry,
-    h.held_by, h.held_output, h.output_cap, h.fitted,
+  insert into charges (id, state, owner, ${hold columns}, windows, leased)
+  select h.id, 'pending', run, ${hold columns of h},
     coalesce(set_wins[h.set], '{}')::bigint[], ('{' || coalesce(leased[h.n], '') || '}')::bigint[]
-  from rows from (jsonb_to_recordset(claims) as (
-    op text, "set" integer, id text, kind text, admitted_at bigint, key text, team text, route text, model text, price_group text,
-    stream bigint, price_id text, hold bigint, tags text, session text, retry bigint, held_by text, held_output bigint, output_cap bigint, fitted bigint
-  )) with ordinality h (
-    op, "set", id, kind, admitted_at, key, team, route, model, price_group, stream, price_id, hold, tags, session, retry, held_by, held_output, output_cap,
-    fitted, n
-  )
+  from rows from (jsonb_to_recordset(claims) as (op text, "set" integer, id text, ${hold columns with types}))
+    with ordinality h (op, "set", id, ${hold columns}, n)
   where h.op = 'hold' and granted[h.n] is not null
   order by h.n
   on conflict (id, admitted_at) do nothing;

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
+import { holdColumns, noteColumns, postColumns } from "../charge-columns.ts";
 import { migrationsOf } from "../migrations.ts";
 import type { Statements } from "./connection.ts";
 
@@ -10,10 +11,30 @@ let read: { readonly sql: string; readonly digest: string } | null = null;
 
 function functions(): { readonly sql: string; readonly digest: string } {
   if (read !== null) return read;
-  const sql = readFileSync(new URL("functions.sql", import.meta.url), "utf8");
+  const template = readFileSync(new URL("functions.sql", import.meta.url), "utf8");
+  const sql = template.replaceAll(
+    /\$\{([a-z ]+)\}/g,
+    (_, name: string) => columnsInSql[name as keyof typeof columnsInSql],
+  );
   read = { sql, digest: digestOf(sql) };
   return read;
 }
+
+const holds = Object.entries(holdColumns.columns);
+const settled = Object.entries({ ...postColumns.columns, ...noteColumns.columns });
+const isAmount = (name: string) => name === "cost" || name === "list_cost";
+
+/** Lists of columns in `functions.sql`. The amounts of a settlement are decided there. */
+const columnsInSql = {
+  "hold columns": holds.map(([name]) => name).join(", "),
+  "hold columns of h": holds.map(([name]) => `h.${name}`).join(", "),
+  "hold columns with types": holds.map(([name, { type }]) => `${name} ${type}`).join(", "),
+  "settled columns with types": settled.map(([name, { type }]) => `${name} ${type}`).join(", "),
+  "settled columns from g": settled
+    .filter(([name]) => !isAmount(name))
+    .map(([name, { unset }]) => `${name} = ${unset === null ? `g.${name}` : `coalesce(g.${name}, ${unset})`}`)
+    .join(", "),
+};
 
 /** Of what the server would run: whole lines of comment, and empty ones, change nothing. */
 function digestOf(sql: string): string {

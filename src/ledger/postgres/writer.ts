@@ -12,7 +12,7 @@ import {
   type RecoverCommand,
 } from "../commands.ts";
 import { isPostedForTheDead, lateCorrection, lateSettlement, type LateSettlement } from "../late-settlement.ts";
-import type { ChargeRow } from "../rows/charges.ts";
+import { holdColumns, type ChargeRow } from "../charge-columns.ts";
 import { stepsOf, type RunCommand } from "../tables/tables.ts";
 import { adjust } from "./adjustments.ts";
 import { answer } from "./answer.ts";
@@ -231,9 +231,11 @@ export class PostgresWriter implements BatchChannel {
   /** Partitions are made ahead; where the clock is elsewhere, or retention was faster, here. */
   async #ensureMonths(commands: readonly BatchedCommand[]): Promise<void> {
     for (const command of commands) {
-      if (command[0] !== "hold" || this.#months.has(monthOf(command[3]))) continue;
-      await ensurePartition(this.#database, command[3]);
-      this.#months.add(monthOf(command[3]));
+      if (command[0] !== "hold") continue;
+      const { admitted_at: at } = holdColumns.read(command[2]);
+      if (this.#months.has(monthOf(at))) continue;
+      await ensurePartition(this.#database, at);
+      this.#months.add(monthOf(at));
     }
   }
 
@@ -249,7 +251,7 @@ export class PostgresWriter implements BatchChannel {
   }
 
   #placed(command: BatchedCommand | undefined): void {
-    if (command?.[0] === "hold") this.#admit(command[1], command[3]);
+    if (command?.[0] === "hold") this.#admit(command[1], holdColumns.read(command[2]).admitted_at);
   }
 
   #admit(id: string, at: number): void {

@@ -1,58 +1,10 @@
-import type { Charge, ChargeState, Formula, HoldKind, Source } from "../../core/charge.ts";
+import type { Charge } from "../../core/charge.ts";
 import { standardBilling, type Billing } from "../../core/cost.ts";
 import { parseDoubts, tokenClasses, type TokenClass, type TokenCounts } from "../../core/usage.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import type { HoldBasis } from "../../core/bounds.ts";
 import type { Delivered } from "../../core/settlement.ts";
-
-/** A row of `charges`, read with safe integers. */
-export type ChargeRow = Readonly<Record<TokenClass, bigint>> & {
-  readonly seq: bigint;
-  readonly id: string;
-  readonly kind: HoldKind;
-  readonly state: ChargeState;
-  readonly owner: bigint;
-  readonly admitted_at: bigint;
-  readonly ended_at: bigint | null;
-  readonly key: string;
-  readonly team: string | null;
-  readonly route: string;
-  readonly model: string;
-  readonly served_model: string | null;
-  readonly price_group: string | null;
-  readonly stream: bigint;
-  readonly price_id: string | null;
-  readonly hold: PicoUsd | null;
-  readonly cost: PicoUsd | null;
-  readonly list_cost: PicoUsd | null;
-  readonly overage: PicoUsd;
-  readonly formula: Formula | null;
-  readonly source: Source | null;
-  readonly minimum_applied: bigint;
-  readonly clamped: bigint;
-  readonly status: bigint | null;
-  readonly reason: string | null;
-  readonly gateway_request_id: string | null;
-  readonly duration_ms: number | null;
-  readonly first_token_ms: number | null;
-  readonly tags: string | null;
-  /** The session of `farebox run` that the tags name. */
-  readonly session: string | null;
-  readonly retry: bigint;
-  readonly adjusts: string | null;
-  readonly adjusted_by: string | null;
-  readonly served_price_id: string | null;
-  readonly service_tier: string | null;
-  readonly tool_calls: string | null;
-  readonly doubts: string | null;
-  readonly in_doubt: bigint;
-  readonly delivered_input: bigint | null;
-  readonly delivered_output: bigint | null;
-  readonly held_by: string | null;
-  readonly held_output: bigint | null;
-  readonly output_cap: bigint | null;
-  readonly fitted: bigint | null;
-};
+import type { ChargeRow } from "../charge-columns.ts";
 
 /** The columns of a charge for `chargeOf`: its own, and what its task used up. */
 export const chargeColumns = `*, case when kind = 'task' then (select t.usage_type from tasks t where t.charge = id) end as unit_type,
@@ -126,7 +78,14 @@ export function deliveredOf({
   return input === null || output === null ? null : { input: Number(input), output: Number(output) };
 }
 
-function basisOf(row: Pick<ChargeRow, "held_by" | "held_output" | "output_cap" | "fitted">): HoldBasis | null {
+type Whole = number | bigint | null;
+
+export function basisOf(row: {
+  readonly held_by: string | null;
+  readonly held_output: Whole;
+  readonly output_cap: Whole;
+  readonly fitted: Whole;
+}): HoldBasis | null {
   if (row.held_by === null) return null;
   return {
     by: row.held_by,
@@ -136,6 +95,6 @@ function basisOf(row: Pick<ChargeRow, "held_by" | "held_output" | "output_cap" |
   };
 }
 
-function numberOrNull(value: bigint | null): number | null {
+function numberOrNull(value: Whole): number | null {
   return value === null ? null : Number(value);
 }

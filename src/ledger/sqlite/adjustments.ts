@@ -4,7 +4,7 @@ import { picoUsdMax, type PicoUsd } from "../../core/money.ts";
 import { tokenClasses } from "../../core/usage.ts";
 import type { AdjustResult } from "../../ports/ledger.ts";
 import type { AdjustCommand } from "../commands.ts";
-import type { ChargeRow } from "../rows/charges.ts";
+import type { ChargeRow } from "../charge-columns.ts";
 import { recordAudit } from "../tables/audit.ts";
 import { answerEach } from "./answer.ts";
 import type { WindowBook } from "./budgets.ts";

@@ -2,9 +2,10 @@ import { invariant } from "../../core/assert.ts";
 import type { Caller } from "../../core/budget.ts";
 import type { ChargeState, HoldKind } from "../../core/charge.ts";
 import { noMoney, type PicoUsd } from "../../core/money.ts";
-import { tokenClasses } from "../../core/usage.ts";
 import type { OpenWindow, WindowBook } from "./budgets.ts";
-import { basisOf, inDoubt, noteColumns, type HoldCommand, type PostCommand, type VoidCommand } from "../commands.ts";
+import { endColumns, holdColumns, noteColumns, postColumns } from "../charge-columns.ts";
+import { inDoubt, storedHold, type HoldCommand, type PostCommand, type VoidCommand } from "../commands.ts";
+import { marks } from "../tables/table.ts";
 import type { Connection, Statement } from "./connection.ts";
 
 /** A pending charge as the writer keeps it from its hold to its end. */
@@ -52,24 +53,17 @@ export class ChargeBook {
   constructor(db: Connection, windows: WindowBook) {
     this.#windows = windows;
     this.#insert = db.prepare(
-      `insert into charges (id, kind, state, owner, admitted_at, key, team, route, model, price_group, stream, price_id, hold, tags,
-         retry, held_by, held_output, output_cap, fitted, session)
-       values (?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing`,
+      `insert into charges (id, owner, state, ${holdColumns.names.join(", ")})
+       values (?, ?, 'pending', ${marks(holdColumns.names)}) on conflict (id) do nothing`,
     );
     this.#insertPrice = db.prepare("insert into price_versions (id, canonical) values (?, ?) on conflict do nothing");
     this.#enlarge = db.prepare("update charges set hold = ? where seq = ? and state = 'pending'");
     this.#post = db.prepare(
-      `update charges set state = 'posted', ended_at = ?, status = ?, served_model = ?, gateway_request_id = ?, duration_ms = ?,
-       first_token_ms = ?, cost = ?, list_cost = ?, overage = ?, formula = ?, source = ?, minimum_applied = ?, clamped = ?,
-       reason = ?, ${tokenClasses.map((name) => `${name} = ?`).join(", ")}
-       where seq = ? and state = 'pending'`,
+      `update charges set state = 'posted', ${assigned(postColumns.names)}, overage = ? where seq = ? and state = 'pending'`,
     );
-    this.#note = db.prepare(
-      `update charges set ${[...noteColumns, "in_doubt"].map((name) => `${name} = ?`).join(", ")} where seq = ?`,
-    );
+    this.#note = db.prepare(`update charges set ${assigned(noteColumns.names)}, in_doubt = ? where seq = ?`);
     this.#void = db.prepare(
-      `update charges set state = 'voided', ended_at = ?, status = ?, served_model = ?, gateway_request_id = ?, duration_ms = ?,
-       first_token_ms = ?, reason = ? where seq = ? and state = 'pending'`,
+      `update charges set state = 'voided', ${assigned(endColumns.names)} where seq = ? and state = 'pending'`,
     );
     this.#find = db
       .prepare(
@@ -80,31 +74,11 @@ export class ChargeBook {
 
   /** Writes the charge as pending with this amount, its price before it; false when its id is there already. */
   insert(command: HoldCommand, amount: PicoUsd | null, owner: number, windows: readonly OpenWindow[]): boolean {
-    const [, id, kind, at, key, team, route, model, group, stream, priceId, canonical, , , tags, retry, , , , session] =
-      command;
-    this.#writePrice(priceId, canonical);
-    const basis = basisOf(windows, command);
-    const { changes, lastInsertRowid } = this.#insert.run(
-      id,
-      kind,
-      owner,
-      at,
-      key,
-      team,
-      route,
-      model,
-      group,
-      stream ? 1 : 0,
-      priceId,
-      amount,
-      tags,
-      retry,
-      basis?.by ?? null,
-      basis?.outputTokens ?? null,
-      basis?.outputCap ?? null,
-      basis?.fitted ?? null,
-      session,
-    );
+    const [, id, values] = command;
+    const given = holdColumns.read(values);
+    const { kind, admitted_at: at, key, team, model, price_group: group, retry } = given;
+    this.#writePrice(given.price_id, given.canonical);
+    const { changes, lastInsertRowid } = this.#insert.run(id, owner, ...storedHold(values, windows, amount));
     if (changes === 0) return false;
     const seq = Number(lastInsertRowid);
     this.#windows.link(seq, windows);
@@ -140,35 +114,23 @@ export class ChargeBook {
   }
 
   post(charge: PendingCharge, command: PostCommand, cost: PicoUsd | null, listCost: PicoUsd | null): EndedCharge {
-    const [, id, , , formula, source, minimumApplied, clamped, reason, end, tokens, notes] = command;
+    const [, id, values, notes] = command;
     const overage =
       charge.hold === null || cost === null || cost <= charge.hold ? noMoney : ((cost - charge.hold) as PicoUsd);
-    this.#once(
-      this.#post.run(
-        ...end,
-        cost,
-        listCost,
-        overage,
-        formula,
-        source,
-        minimumApplied ? 1 : 0,
-        clamped ? 1 : 0,
-        reason,
-        ...tokens,
-        charge.seq,
-      ).changes,
-    );
+    const stored = postColumns.stored(values, { cost, list_cost: listCost });
+    this.#once(this.#post.run(...stored, overage, charge.seq).changes);
     if (notes !== null) {
-      this.#writePrice(notes.served_price_id, notes.servedCanonical);
-      this.#note.run(...noteColumns.map((name) => notes[name]), inDoubt(notes, cost), charge.seq);
+      const { served_price_id: servedPriceId, servedCanonical } = noteColumns.read(notes);
+      this.#writePrice(servedPriceId, servedCanonical);
+      this.#note.run(...noteColumns.stored(notes), inDoubt(notes, cost), charge.seq);
     }
     this.#pending.delete(id);
     return { state: "posted", cost, overage };
   }
 
   void(charge: PendingCharge, command: VoidCommand): EndedCharge {
-    const [, id, reason, end] = command;
-    this.#once(this.#void.run(...end, reason, charge.seq).changes);
+    const [, id, values] = command;
+    this.#once(this.#void.run(...endColumns.stored(values), charge.seq).changes);
     this.#pending.delete(id);
     return { state: "voided", cost: null, overage: noMoney };
   }
@@ -199,6 +161,10 @@ export class ChargeBook {
   #once(changes: number): void {
     invariant(changes === 1, "a pending charge in memory is pending in the database");
   }
+}
+
+function assigned(names: readonly string[]): string {
+  return names.map((name) => `${name} = ?`).join(", ");
 }
 
 interface FoundRow {

@@ -4,6 +4,7 @@ import { picoUsdMax, smaller, type PicoUsd } from "../../core/money.ts";
 import type { AdjustResult, ExtendResult, HoldResult, SettleResult } from "../../ports/ledger.ts";
 import type { BindResult } from "../../ports/task-store.ts";
 import type { Calendar } from "../../ports/calendar.ts";
+import { holdColumns, postColumns, tokensIn, type ChargeRow } from "../charge-columns.ts";
 import { inDoubt, orphanPost, settlesFirst } from "../commands.ts";
 import type {
   AdjustCommand,
@@ -22,7 +23,6 @@ import type {
 import { snapshot } from "../rows/budgets.ts";
 import { stepsOf, type RunCommand, type RunReply, type WriteName } from "../tables/tables.ts";
 import { isPostedForTheDead, lateCorrection, lateSettlement } from "../late-settlement.ts";
-import type { ChargeRow } from "../rows/charges.ts";
 import { runsTask } from "../tables/tasks.ts";
 import { adjust } from "./adjustments.ts";
 import { answerEach } from "./answer.ts";
@@ -210,7 +210,8 @@ export class Writer {
   }
 
   #hold(command: HoldCommand): HoldResult {
-    const [, id, , at, key, team, , , , , , , whole, bounded, , , firstSlice, , , session] = command;
+    const [, id, values] = command;
+    const { admitted_at: at, key, team, session, hold: whole, bounded, firstSlice } = holdColumns.read(values);
     const windows = this.#windows.open({ key, team, session }, at);
     const amount = amountToHold(windows, whole, firstSlice);
     invariant(amount === null || (amount >= 0n && amount <= picoUsdMax), "a hold is an amount");
@@ -273,7 +274,8 @@ export class Writer {
   }
 
   #post(charge: PendingCharge, command: PostCommand): EndedCharge {
-    const [, , stated, statedList, formula, source, , , , , tokens, notes] = command;
+    const [, , values, notes] = command;
+    const { cost: stated, list_cost: statedList, formula, source } = postColumns.read(values);
     // "assumed" is the hold itself, as the ledger knows it: an extension may have been granted without the caller hearing of it.
     const cost = formula === "assumed" ? charge.hold : stated;
     const listCost = formula === "assumed" ? charge.hold : statedList;
@@ -287,7 +289,7 @@ export class Writer {
       model: charge.model,
       group: charge.group,
       source,
-      tokens,
+      tokens: tokensIn(values),
       requests: 1,
       unpriced: cost === null ? 1 : 0,
       retries: charge.retry > 0 ? 1 : 0,

@@ -8,7 +8,8 @@ import type { TaskOwner } from "../../request/task-ownership.ts";
 import type { Slot } from "../../request/limits.ts";
 import type { RequestSteps } from "../../request/metered-request.ts";
 import type { SettleParams } from "../../request/settle.ts";
-import { voidCommand, type HoldCommand, type Outcome } from "../../ledger/commands.ts";
+import { holdColumns } from "../../ledger/charge-columns.ts";
+import { unseenEnd, voidCommand, type HoldCommand, type Outcome } from "../../ledger/commands.ts";
 import type { QueuedStore } from "../../ledger/store.ts";
 import type { Work } from "../work.ts";
 import type { Handlers } from "./link.ts";
@@ -147,15 +148,9 @@ export class WorkerHandler {
     const [op, id] = command;
     if (op === "hold" && isDone && this.#isClosed) {
       // Its worker never received the answer, so nothing was sent.
-      const end = {
-        at: this.#deps.clock.now(),
-        status: null,
-        servedModel: null,
-        gatewayRequestId: null,
-        durationMs: null,
-        firstTokenMs: null,
-      };
-      void this.#deps.store.commands.submit(voidCommand(id, "not_sent", end)).catch(() => undefined);
+      void this.#deps.store.commands
+        .submit(voidCommand(id, "not_sent", unseenEnd(this.#deps.clock.now())))
+        .catch(() => undefined);
     }
     const isOver = op === "hold" ? !isDone || this.#isClosed : isAnswered && (op === "post" || op === "void");
     if (isOver) this.#holds.delete(id);
@@ -164,23 +159,17 @@ export class WorkerHandler {
   /** Posts a hold as a recovery does; it is counted like every other charge. */
   async #postAssumed(command: HoldCommand): Promise<void> {
     const { store, clock, catalogue, shared } = this.#deps;
-    const [, id, , at, keyId, team, route, model, group, , , , amount] = command;
+    const [, id, values] = command;
+    const { admitted_at: at, key: keyId, team, route, model, price_group: group, hold } = holdColumns.read(values);
     const key = (await store.keys.findById(keyId)) ?? null;
     const known = catalogue().find(model, at);
     const price = known?.price?.version ?? null;
     await shared.settle({
-      held: { id, route, hold: amount, price },
+      held: { id, route, hold, price },
       quote: { model: known && { id: known.id, group } },
       who: { key, team: null, caller: { key: keyId, team } },
       outcome: { kind: "unknown", reason: "crash" },
-      end: {
-        at: clock.now(),
-        status: null,
-        servedModel: null,
-        gatewayRequestId: null,
-        durationMs: null,
-        firstTokenMs: null,
-      },
+      end: unseenEnd(clock.now()),
     });
   }
 

@@ -1,0 +1,191 @@
+import type { ChargeState, Formula, HoldKind, Source } from "../core/charge.ts";
+import type { PicoUsd } from "../core/money.ts";
+import { tokenClasses, type TokenClass } from "../core/usage.ts";
+
+/*
+ * The columns of `charges`, each named once. Commands, batches, statements, rows and the functions of PostgreSQL are made
+ * from these lists.
+ */
+
+/** A column with its type in PostgreSQL. `Given`: its value in a command; `Stored`: in a row, read with safe integers. */
+interface Column<Given, Stored = Given> {
+  readonly type: "text" | "bigint" | "double precision";
+  /** Value until it is set. */
+  readonly unset: null | 0;
+  /** For the compiler alone. */
+  readonly types?: { readonly given: Given; readonly stored: Stored };
+}
+
+type Columns = Readonly<Record<string, Column<unknown>>>;
+type GivenOf<C extends Columns> = { readonly [Name in keyof C]: NonNullable<C[Name]["types"]>["given"] };
+type StoredOf<C extends Columns> = { readonly [Name in keyof C]: NonNullable<C[Name]["types"]>["stored"] };
+export type NamesOf<C extends Columns> = readonly (keyof C & string)[];
+
+const text = <Text extends string>(): Column<Text> => ({ type: "text", unset: null });
+const whole = (): Column<number, bigint> => ({ type: "bigint", unset: null });
+const amount = (): Column<PicoUsd> => ({ type: "bigint", unset: null });
+const real = (): Column<number> => ({ type: "double precision", unset: null });
+/** A whole number, or 1 for true; 0 until it is set. */
+const count = (): Column<number, bigint> => ({ type: "bigint", unset: 0 });
+const orNull = <Given, Stored>(column: Column<Given, Stored>) => column as Column<Given | null, Stored | null>;
+/** Null until the charge is settled. */
+const settled = <Given, Stored>(column: Column<Given, Stored>) => column as Column<Given, Stored | null>;
+
+const hold = {
+  kind: text<HoldKind>(),
+  admitted_at: whole(),
+  key: text<string>(),
+  team: orNull(text<string>()),
+  route: text<string>(),
+  model: text<string>(),
+  price_group: orNull(text<string>()),
+  stream: whole(),
+  price_id: orNull(text<string>()),
+  hold: orNull(amount()),
+  tags: orNull(text<string>()),
+  /** Session of `farebox run` that the tags name. */
+  session: orNull(text<string>()),
+  retry: whole(),
+  held_by: orNull(text<string>()),
+  held_output: orNull(whole()),
+  output_cap: orNull(whole()),
+  fitted: orNull(whole()),
+};
+
+const end = {
+  ended_at: settled(whole()),
+  status: orNull(whole()),
+  served_model: orNull(text<string>()),
+  gateway_request_id: orNull(text<string>()),
+  duration_ms: orNull(real()),
+  first_token_ms: orNull(real()),
+  reason: orNull(text<string>()),
+};
+
+const post = {
+  ...end,
+  cost: orNull(amount()),
+  list_cost: orNull(amount()),
+  formula: settled(text<Formula>()),
+  source: settled(text<Source>()),
+  minimum_applied: count(),
+  clamped: count(),
+  ...(Object.fromEntries(tokenClasses.map((name) => [name, count()])) as Readonly<
+    Record<TokenClass, Column<number, bigint>>
+  >),
+};
+
+const note = {
+  served_price_id: orNull(text<string>()),
+  service_tier: orNull(text<string>()),
+  tool_calls: orNull(text<string>()),
+  doubts: orNull(text<string>()),
+  delivered_input: orNull(whole()),
+  delivered_output: orNull(whole()),
+};
+
+/** Columns that no command sets alone. */
+type LedgerColumns = {
+  readonly seq: bigint;
+  readonly id: string;
+  readonly state: ChargeState;
+  readonly owner: bigint;
+  readonly overage: PicoUsd;
+  readonly in_doubt: PicoUsd;
+  readonly adjusts: string | null;
+  readonly adjusted_by: string | null;
+};
+
+/** A row of `charges`, read with safe integers. */
+export type ChargeRow = LedgerColumns & StoredOf<typeof hold & typeof post & typeof note>;
+
+type Value = string | number | bigint | boolean | null;
+
+/** Values of a list in its order: a flat array, because a property name costs time on the way to a thread. */
+export interface Values<Given> extends ReadonlyArray<Value> {
+  /** For the compiler alone. */
+  readonly given?: Given;
+}
+
+/** Columns that one kind of command sets. `Terms`: what it carries beside them, stored elsewhere or not at all. */
+export class ColumnList<C extends Columns, Terms = unknown> {
+  readonly columns: C;
+  readonly names: NamesOf<C>;
+  readonly #carried: readonly string[];
+  readonly #indexes: Readonly<Record<string, number>>;
+  /** Returns the values of a command by their names. A view: take names out of it, do not copy it. */
+  readonly read: (values: Values<GivenOf<C> & Terms>) => GivenOf<C> & Terms;
+
+  constructor(columns: C, terms: readonly (keyof Terms & string)[] = []) {
+    this.columns = columns;
+    this.names = Object.keys(columns);
+    this.#carried = [...this.names, ...terms];
+    this.#indexes = Object.fromEntries(this.#carried.map((name, index) => [name, index]));
+    const View = viewClass<GivenOf<C> & Terms>(this.#carried);
+    this.read = (values) => new View(values);
+  }
+
+  /** Returns the values of a command. */
+  of(given: GivenOf<C> & Terms): Values<GivenOf<C> & Terms> {
+    // Pushed: an array from `map` may have holes to V8, which clones it three times as slowly.
+    const values: Value[] = [];
+    for (const name of this.#carried) values.push(given[name as keyof typeof given] as Value);
+    return values;
+  }
+
+  /** Returns the values of the columns alone, in the order of `names`, with those that the ledger decides. */
+  stored(values: Values<GivenOf<C> & Terms>, decided: Partial<GivenOf<C>> = {}): (string | number | bigint | null)[] {
+    const stored = values.slice(0, this.names.length) as (string | number | bigint | null)[];
+    for (const name in decided)
+      stored[this.#indexes[name] as number] = decided[name] as string | number | bigint | null;
+    return stored;
+  }
+}
+
+/** Returns a class whose properties are the elements of an array. */
+function viewClass<Given>(names: readonly string[]): new (values: readonly Value[]) => Given {
+  class View {
+    readonly values: readonly Value[];
+    constructor(values: readonly Value[]) {
+      this.values = values;
+    }
+  }
+  names.forEach((name, index) => {
+    Object.defineProperty(View.prototype, name, {
+      get(this: View) {
+        return this.values[index];
+      },
+    });
+  });
+  return View as unknown as new (values: readonly Value[]) => Given;
+}
+
+interface HoldTerms {
+  /** Text of its price, to be stored before the charge; null if it is stored. */
+  readonly canonical: string | null;
+  readonly bounded: boolean;
+  readonly firstSlice: PicoUsd | null;
+  readonly sliceTokens: number | null;
+}
+
+export const holdColumns = new ColumnList<typeof hold, HoldTerms>(hold, [
+  "canonical",
+  "bounded",
+  "firstSlice",
+  "sliceTokens",
+]);
+/** Columns of every settlement. */
+export const endColumns = new ColumnList(end);
+export const postColumns = new ColumnList(post);
+/** Columns that few posted charges have. */
+export const noteColumns = new ColumnList<typeof note, { readonly servedCanonical: string | null }>(note, [
+  "servedCanonical",
+]);
+export type ValuesOf<List> = List extends { of(given: infer Given): unknown } ? Values<Given> : never;
+
+const firstToken = postColumns.names.indexOf(tokenClasses[0]);
+
+/** Returns the tokens of a post, in the order of `tokenClasses`. */
+export function tokensIn(values: ValuesOf<typeof postColumns>): readonly number[] {
+  return values.slice(firstToken, firstToken + tokenClasses.length) as number[];
+}
