@@ -20,7 +20,7 @@ export interface NewMessage {
   readonly kind: MessageKind;
   /** Name of the receiver, never an address or a secret; null for none. Messages of one target are sent in order. */
   readonly target: string | null;
-  /** Of messages with the same key only the first one is taken. */
+  /** Only the first message with a key is accepted. */
   readonly dedupeKey: string;
   /** Least time for which the key is stored, beyond the message itself; null for ever. */
   readonly keyUntil: number | null;

@@ -21,9 +21,9 @@ export interface PriceImportParams {
   readonly providers: readonly string[] | null;
   /** Patterns; null for all. */
   readonly models: readonly string[] | null;
-  /** Of models that are new. */
+  /** Applies to new models only. */
   readonly group: string;
-  /** Whether to propose models that no price file names. */
+  /** True to propose models that no price file names. */
   readonly withNew: boolean;
 }
 
@@ -39,7 +39,7 @@ export interface PriceImport {
     readonly provider: string;
     /** The user's own file that states the model, to which its entries are added. */
     readonly added_to: string | null;
-    /** Where the user's folder states the model in a way that only a person can add entries to. */
+    /** The user's folder states the model in a form that only a person can add entries to. */
     readonly by_hand: { readonly file: string; readonly line: number } | null;
     readonly entries: readonly {
       readonly from: string;

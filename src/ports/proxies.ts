@@ -9,7 +9,7 @@ export type ProxyState = "live" | "silent" | "ended";
 export interface ProxyRun {
   /** Unique among all runs; a proxy that starts again, or wakes after it was ended, is another run. */
   readonly run: number;
-  /** Where it runs: host and process. */
+  /** Host and process. */
   readonly name: string;
   /** Null where it is not known yet. */
   readonly version: string | null;

@@ -26,7 +26,7 @@ export interface SpendQuery {
 export const otherNames = "\0others";
 
 export interface SpendRow {
-  /** When its day or hour begins; `since` for the whole span. */
+  /** Start of its day or hour; `since` for the whole span. */
   readonly start: number;
   /** In the order of `by`; null where there is none. */
   readonly names: readonly (string | null)[];
@@ -34,7 +34,7 @@ export interface SpendRow {
   readonly unpricedRequests: number;
   readonly cost: PicoUsd;
   readonly listCost: PicoUsd;
-  /** Of the cost, that of charges with doubts. */
+  /** Part of the cost from charges with doubts. */
   readonly inDoubt: PicoUsd;
 }
 

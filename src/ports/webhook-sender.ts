@@ -2,7 +2,7 @@ import type { AddressRule } from "../core/addresses.ts";
 
 export interface WebhookRequest {
   readonly url: string;
-  /** Where it may lead; judged by the very address that is connected to. */
+  /** Restriction on the destination, checked against the address actually connected to. */
   readonly rule: AddressRule;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
