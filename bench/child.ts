@@ -3,7 +3,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { Answers, FromChild, Question, Ready, StartOrder, ToChild } from "./messages.ts";
+import type { Answers, FromChild, Question, Ready, StartParams, ToChild } from "./messages.ts";
 
 /** Until a process that was asked to stop is killed, and until one that was asked anything has failed. */
 const stopMs = 10_000;
@@ -11,7 +11,7 @@ const answerMs = 300_000;
 
 export type ProgramName = "gateway" | "paced-gateway" | "bare" | "farebox" | "nginx" | "portkey" | "litellm";
 
-export interface ChildOrder extends Omit<StartOrder, "folder"> {
+export interface ChildParams extends Omit<StartParams, "folder"> {
   /** Folder for a CPU profile of each of its threads. */
   readonly profile: string | null;
 }
@@ -29,11 +29,11 @@ export class Child implements AsyncDisposable {
     this.#exited = new Promise((resolve) => child.once("exit", () => resolve()));
   }
 
-  static async start(program: ProgramName, { profile, ...order }: ChildOrder): Promise<Child> {
+  static async start(program: ProgramName, { profile, ...params }: ChildParams): Promise<Child> {
     const folder = await mkdtemp(join(tmpdir(), "farebox-bench-"));
     const file = fileURLToPath(new URL(`./targets/${program}.ts`, import.meta.url));
     const execArgv = profile === null ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`];
-    const process = fork(file, [JSON.stringify({ ...order, folder })], {
+    const process = fork(file, [JSON.stringify({ ...params, folder })], {
       execArgv,
       stdio: ["ignore", "ignore", "inherit", "ipc"],
     });

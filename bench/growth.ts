@@ -17,7 +17,7 @@ import { keyText } from "./many-keys.ts";
 import type { Books } from "./messages.ts";
 import { machine } from "./report.ts";
 import { pairedRatios, spreadOf, type Spread } from "./statistics.ts";
-import { plainOrder, plainTarget, type Target } from "./targets.ts";
+import { defaultParams, plainTarget, type Target } from "./targets.ts";
 import { workloads } from "./workloads.ts";
 
 const text = { type: "string" } as const;
@@ -88,7 +88,7 @@ interface Line {
 const [plain, latency] = ["plain", "latency"].map((name) => workloads.find((each) => each.name === name));
 if (plain === undefined || latency === undefined) throw new Error("there are these workloads");
 await using owned = new AsyncDisposableStack();
-const gateway = owned.use(await Child.start("gateway", plainOrder));
+const gateway = owned.use(await Child.start("gateway", defaultParams));
 const direct: Target = { ...plainTarget("direct", gateway, false), figures: async () => null };
 const targets: Target[] = [];
 const before: Books[] = [];
@@ -97,7 +97,7 @@ for (const { name, database, keys, inUse } of variants) {
   console.error(`${name}: start`);
   const startedAt = performance.now();
   const child = owned.use(
-    await Child.start("farebox", { ...plainOrder, gatewayUrl: `http://127.0.0.1:${gateway.port}`, database, keys }),
+    await Child.start("farebox", { ...defaultParams, gatewayUrl: `http://127.0.0.1:${gateway.port}`, database, keys }),
   );
   startSeconds.push((performance.now() - startedAt) / 1000);
   const target = plainTarget(name, child, true);

@@ -1,5 +1,5 @@
 /** Parameters of a benchmark process: its first argument, as JSON. */
-export interface StartOrder {
+export interface StartParams {
   /** Address of the proxy's gateway; "" for a gateway. */
   readonly gatewayUrl: string;
   /** The gateway's key. */

@@ -20,13 +20,13 @@ import type { LedgerLoad, LedgerSample } from "./ledger-load.ts";
 import { machine } from "./report.ts";
 import { spreadOf, type Spread } from "./statistics.ts";
 
-export interface LedgerOrder {
+export interface LedgerParams {
   /** A path, or the address of a PostgreSQL database. */
   readonly database: string;
   readonly leases: "always" | "never";
 }
 
-export interface BudgetsOrder {
+export interface BudgetsParams {
   /** All that there are to be. */
   readonly scopes: readonly Scope[];
   /** Limit of each budget, in pico-USD as digits. */
@@ -34,7 +34,7 @@ export interface BudgetsOrder {
 }
 
 export type ToLedger =
-  | ({ readonly kind: "budgets" } & BudgetsOrder)
+  | ({ readonly kind: "budgets" } & BudgetsParams)
   | { readonly kind: "drive"; readonly load: LedgerLoad }
   | { readonly kind: "stop" };
 export type DrivenSample = LedgerSample & { readonly cpuUs: number };
@@ -64,7 +64,7 @@ interface Variant {
   readonly name: string;
   readonly engine: "sqlite" | "postgres";
   readonly proxies: number;
-  readonly leases: LedgerOrder["leases"];
+  readonly leases: LedgerParams["leases"];
 }
 
 const variants: readonly Variant[] = [
@@ -83,9 +83,9 @@ class Proxy implements AsyncDisposable {
     this.#process = child;
   }
 
-  static async start(order: LedgerOrder): Promise<Proxy> {
+  static async start(params: LedgerParams): Promise<Proxy> {
     const file = fileURLToPath(new URL("./targets/ledger.ts", import.meta.url));
-    const proxy = new Proxy(fork(file, [JSON.stringify(order)], { stdio: ["ignore", "ignore", "inherit", "ipc"] }));
+    const proxy = new Proxy(fork(file, [JSON.stringify(params)], { stdio: ["ignore", "ignore", "inherit", "ipc"] }));
     await proxy.#answer();
     return proxy;
   }

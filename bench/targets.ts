@@ -1,4 +1,4 @@
-import { Child, type ChildOrder, type ProgramName } from "./child.ts";
+import { Child, type ChildParams, type ProgramName } from "./child.ts";
 import type { Books, ProcessFigures } from "./messages.ts";
 import { findOther, otherNames, type OtherName } from "./others.ts";
 
@@ -9,7 +9,7 @@ export type TargetName = (typeof targetNames)[number];
 const gatewayKey = "sk-sandbox";
 
 /** Parameters of a process by default. */
-export const plainOrder: ChildOrder = {
+export const defaultParams: ChildParams = {
   gatewayUrl: "",
   gatewayKey,
   chunks: 0,
@@ -68,7 +68,7 @@ export interface FoundTarget {
   readonly path: string;
 }
 
-export interface TargetsOrder {
+export interface TargetsParams {
   readonly gateway: Extract<ProgramName, "gateway" | "paced-gateway">;
   readonly chunks: number;
   readonly chunkMs: number;
@@ -83,10 +83,10 @@ export async function startTargets({
   chunkMs,
   profile,
   targets,
-}: TargetsOrder): Promise<Targets> {
+}: TargetsParams): Promise<Targets> {
   await using owned = new AsyncDisposableStack();
-  const order = { ...plainOrder, chunks, chunkMs };
-  const gateway = owned.use(await Child.start(program, order));
+  const params = { ...defaultParams, chunks, chunkMs };
+  const gateway = owned.use(await Child.start(program, params));
   const gatewayUrl = `http://127.0.0.1:${gateway.port}`;
   const all: Target<TargetName>[] = [];
   for (const { name, path } of targets) {
@@ -95,11 +95,11 @@ export async function startTargets({
         ? gateway
         : owned.use(
             await Child.start(programOf(name), {
-              ...order,
+              ...params,
               gatewayUrl,
               program: path,
               profile,
-              engine: name === "undici" ? "undici" : order.engine,
+              engine: name === "undici" ? "undici" : params.engine,
             }),
           );
     all.push(targetOf(name, started, gatewayUrl));

@@ -2,7 +2,7 @@ import { Child } from "./child.ts";
 import { chatRequest, Connection } from "./connection.ts";
 import { runLoad } from "./load.ts";
 import { percentile, sortedCopy } from "./statistics.ts";
-import { plainOrder, plainTarget, type Target } from "./targets.ts";
+import { defaultParams, plainTarget, type Target } from "./targets.ts";
 import { workloads, type Workload } from "./workloads.ts";
 
 /*
@@ -26,8 +26,8 @@ interface Figures {
 }
 
 await using owned = new AsyncDisposableStack();
-const gateway = owned.use(await Child.start("gateway", plainOrder));
-const behind = { ...plainOrder, gatewayUrl: `http://127.0.0.1:${gateway.port}` };
+const gateway = owned.use(await Child.start("gateway", defaultParams));
+const behind = { ...defaultParams, gatewayUrl: `http://127.0.0.1:${gateway.port}` };
 const targets = new Map<number, Target>();
 for (const workers of counts.split(",").map(Number)) {
   const target = plainTarget("farebox", owned.use(await Child.start("farebox", { ...behind, workers })), true);

@@ -3,7 +3,7 @@ import type { BodyResult, Exchange, HeaderList } from "../src/ports/exchange.ts"
 import { refusalAnswer } from "../src/wire/refusals.ts";
 import type { Owner, World } from "./world.ts";
 
-export interface ExchangeParts {
+export interface ExchangeDeps {
   readonly world: World;
   readonly owner: Owner;
   readonly id: string;
@@ -26,7 +26,7 @@ export class SimulatedExchange implements Exchange {
   readonly query = "";
   readonly isLocal = true;
   readonly remoteAddress = "127.0.0.1";
-  readonly #parts: ExchangeParts;
+  readonly #deps: ExchangeDeps;
   readonly #sent: ReadonlyMap<string, string>;
   readonly #pieces: Buffer[] = [];
   #onClientGone: (() => void) | undefined;
@@ -37,32 +37,32 @@ export class SimulatedExchange implements Exchange {
   /** End of the answer for the client: by its framing, or by a broken connection. */
   ended: "whole" | "broken" | null = null;
 
-  constructor(parts: ExchangeParts) {
-    this.#parts = parts;
-    this.startedAt = parts.world.elapsedMs;
+  constructor(deps: ExchangeDeps) {
+    this.#deps = deps;
+    this.startedAt = deps.world.elapsedMs;
     this.#sent = new Map([
-      ["authorization", `Bearer ${parts.key}`],
+      ["authorization", `Bearer ${deps.key}`],
       ["content-type", "application/json"],
     ]);
   }
 
   get id(): string {
-    return this.#parts.id;
+    return this.#deps.id;
   }
   get method(): string {
-    return this.#parts.method;
+    return this.#deps.method;
   }
   get path(): string {
-    return this.#parts.path;
+    return this.#deps.path;
   }
   get key(): string {
-    return this.#parts.key;
+    return this.#deps.key;
   }
   get isPassed(): boolean {
-    return this.#parts.isPassed;
+    return this.#deps.isPassed;
   }
   get owner(): Owner {
-    return this.#parts.owner;
+    return this.#deps.owner;
   }
   get status(): number | null {
     return this.head?.status ?? null;
@@ -81,7 +81,7 @@ export class SimulatedExchange implements Exchange {
   }
 
   readBody(): Promise<BodyResult> {
-    const { world, owner, body, id } = this.#parts;
+    const { world, owner, body, id } = this.#deps;
     return world.call(owner, `${id}: its body is read`, async () =>
       this.clientGone ? { ok: false, refusal: null } : { ok: true, bytes: body, release: () => {} },
     );
@@ -105,13 +105,13 @@ export class SimulatedExchange implements Exchange {
   write(bytes: Uint8Array): boolean {
     if (this.clientGone) return true;
     if (this.head === null || this.ended !== null)
-      this.#parts.onFault(`${this.id}: written to ${this.head === null ? "before its head" : "after its end"}`);
+      this.#deps.onFault(`${this.id}: written to ${this.head === null ? "before its head" : "after its end"}`);
     this.#pieces.push(Buffer.from(bytes));
-    return !this.#parts.world.chance.happens(this.#parts.slow);
+    return !this.#deps.world.chance.happens(this.#deps.slow);
   }
 
   onDrain(listener: () => void): void {
-    const { world, owner, id } = this.#parts;
+    const { world, owner, id } = this.#deps;
     world.after(owner, world.chance.pick([1, 50, 1_500, 8_000]), `${id}: its slow client has read`, listener);
   }
 
@@ -127,7 +127,7 @@ export class SimulatedExchange implements Exchange {
   }
 
   refuse(refusal: Refusal, extraHeaders: HeaderList = []): void {
-    this.#parts.onRefusal(refusal);
+    this.#deps.onRefusal(refusal);
     this.refusal = refusal;
     const { status, headers, body } = refusalAnswer(refusal);
     this.answer(status, [...headers, ...extraHeaders], body);
@@ -141,7 +141,7 @@ export class SimulatedExchange implements Exchange {
   leave(): void {
     if (this.clientGone || this.ended !== null) return;
     this.clientGone = true;
-    const { world, owner, id } = this.#parts;
+    const { world, owner, id } = this.#deps;
     world.soon(owner, `${id}: its client is gone`, () => this.#onClientGone?.());
   }
 
@@ -153,6 +153,6 @@ export class SimulatedExchange implements Exchange {
   #end(how: "whole" | "broken"): void {
     if (this.clientGone || this.ended !== null) return;
     this.ended = how;
-    this.#parts.world.note(`${this.id}: answered ${this.status ?? "nothing"}, ${how}`);
+    this.#deps.world.note(`${this.id}: answered ${this.status ?? "nothing"}, ${how}`);
   }
 }

@@ -12,7 +12,7 @@ const origin = "https://gateway.simulated";
 /** Longest time until the gateway notices that its client has gone, in milliseconds. */
 const hearingMsMax = 50;
 
-export interface GatewayParts {
+export interface GatewayDeps {
   readonly world: World;
   /** Picks a manner for each request. */
   readonly manner: (stream: boolean, model: string) => Manner;
@@ -28,21 +28,21 @@ export interface GatewayParts {
 
 /** The gateway with its own books. It outlives every crash of the proxy. */
 export class SimulatedGateway {
-  readonly #parts: GatewayParts;
+  readonly #deps: GatewayDeps;
   /** Every request that came, by the marker in its body; a redirected one comes twice. */
   readonly books = new Map<string, Generation[]>();
   readonly tasks: SimulatedTasks;
   readonly #open = new Set<SimulatedAttempt>();
 
-  constructor(parts: GatewayParts) {
-    this.#parts = parts;
-    this.tasks = new SimulatedTasks(parts.world);
+  constructor(deps: GatewayDeps) {
+    this.#deps = deps;
+    this.tasks = new SimulatedTasks(deps.world);
   }
 
   /** The port for one run of the proxy: the product's own calls over simulated connections. */
   for(owner: Owner, clock: Clock): Gateway {
     const attempts = (request: GatewayRequest, call: EngineCall) =>
-      new SimulatedAttempt(this, this.#parts, owner, request, call);
+      new SimulatedAttempt(this, this.#deps, owner, request, call);
     const destination = { origin, basePath: "" };
     return {
       send: (request, receiver) =>
@@ -84,7 +84,7 @@ const account: Marked = { user: "account", model: "" };
 export class SimulatedAttempt implements Attempt, Wire {
   readonly owner: Owner;
   readonly #gateway: SimulatedGateway;
-  readonly #parts: GatewayParts;
+  readonly #deps: GatewayDeps;
   readonly #request: GatewayRequest;
   readonly #call: EngineCall;
   readonly #wire: Piece[] = [];
@@ -94,16 +94,16 @@ export class SimulatedAttempt implements Attempt, Wire {
   #closed = false;
   #onRead: (() => void) | undefined;
 
-  constructor(gateway: SimulatedGateway, parts: GatewayParts, owner: Owner, request: GatewayRequest, call: EngineCall) {
+  constructor(gateway: SimulatedGateway, deps: GatewayDeps, owner: Owner, request: GatewayRequest, call: EngineCall) {
     this.#gateway = gateway;
-    this.#parts = parts;
+    this.#deps = deps;
     this.owner = owner;
     this.#request = request;
     this.#call = call;
   }
 
   start(): void {
-    const { world } = this.#parts;
+    const { world } = this.#deps;
     const body = this.#request.body as Buffer | undefined;
     const {
       user: marker,
@@ -112,13 +112,13 @@ export class SimulatedAttempt implements Attempt, Wire {
     } = body === undefined ? account : (JSON.parse(body.toString()) as Marked);
     const manner: Manner = this.#request.path.includes("moved")
       ? { kind: "answers", usage: "reported" }
-      : this.#parts.manner(stream, model);
+      : this.#deps.manner(stream, model);
     if (manner.kind === "never_connects") return;
     world.soon(this.owner, `${marker}: connects (${manner.kind})`, () => {
       if (this.#closed) return;
       if (manner.kind === "unreachable") return this.#call.broken(this, "ECONNREFUSED");
       this.#gateway.opened(this);
-      if (body !== undefined) this.#parts.sending(marker);
+      if (body !== undefined) this.#deps.sending(marker);
       this.#call.sending(this);
       world.soon(outside, `${marker}: reaches the gateway`, () => this.#arrived(marker, body, manner));
     });
@@ -139,7 +139,7 @@ export class SimulatedAttempt implements Attempt, Wire {
     if (this.#closed) return;
     this.#closed = true;
     this.#gateway.closed(this);
-    const { world } = this.#parts;
+    const { world } = this.#deps;
     world.after(outside, world.chance.between(0, hearingMsMax), "the gateway hears that its client has gone", () =>
       this.#generation?.hungUp(),
     );
@@ -164,13 +164,13 @@ export class SimulatedAttempt implements Attempt, Wire {
     if (path.startsWith("/api/v1/task") || path.startsWith(`${family}/`))
       return this.#gateway.tasks.answer(this, method, path, body, manner);
     if (body === undefined) return this.#account(manner);
-    const isRefused = this.#parts.refusesUsage && body.includes("stream_options");
+    const isRefused = this.#deps.refusesUsage && body.includes("stream_options");
     const treatment = isRefused ? usageRefused : manner;
-    const generation = new Generation(this.#parts.world, this, {
+    const generation = new Generation(this.#deps.world, this, {
       marker,
       body,
       manner: treatment,
-      bursts: this.#parts.bursts,
+      bursts: this.#deps.bursts,
       path: this.#request.path,
     });
     this.#generation = generation;
@@ -180,7 +180,7 @@ export class SimulatedAttempt implements Attempt, Wire {
   }
 
   #account(manner: Manner): void {
-    const { world, balance } = this.#parts;
+    const { world, balance } = this.#deps;
     world.soon(outside, "the gateway answers for its account", () => {
       if (manner.kind === "silent") return;
       if (manner.kind === "reset") return this.write({ kind: "broken" });
@@ -199,7 +199,7 @@ export class SimulatedAttempt implements Attempt, Wire {
     if (this.#isReading || this.#paused || this.#closed || this.#wire.length === 0) return;
     this.#isReading = true;
     const marker = this.#generation?.marker ?? "account";
-    this.#parts.world.soon(this.owner, `${marker}: ${this.#wire[0]?.kind ?? ""} arrives`, () => {
+    this.#deps.world.soon(this.owner, `${marker}: ${this.#wire[0]?.kind ?? ""} arrives`, () => {
       this.#isReading = false;
       if (this.#closed || this.#paused) return;
       const piece = this.#wire.shift();
@@ -207,7 +207,7 @@ export class SimulatedAttempt implements Attempt, Wire {
       const onRead = this.#onRead;
       this.#onRead = undefined;
       if (onRead !== undefined)
-        this.#parts.world.after(outside, 0, `${marker}: the gateway sees that its reader goes on`, onRead);
+        this.#deps.world.after(outside, 0, `${marker}: the gateway sees that its reader goes on`, onRead);
       this.#read();
     });
   }

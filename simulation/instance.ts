@@ -27,7 +27,7 @@ import { createSeal } from "../src/gateway/webhooks/seal.ts";
 import type { SimulatedExchange } from "./client.ts";
 import type { Owner, World } from "./world.ts";
 
-export interface InstanceParts {
+export interface InstanceDeps {
   readonly world: World;
   readonly owner: Owner;
   readonly settings: Settings;
@@ -60,16 +60,16 @@ export interface Instance {
 const drainMs = 5_000;
 
 /** Recovers, and starts what a proxy starts. Rejects where the database could not be written. */
-export async function startInstance(parts: InstanceParts): Promise<Instance> {
-  const { world, owner, settings, calendar, gateway, tokens, catalogue, sender, newId } = parts;
+export async function startInstance(deps: InstanceDeps): Promise<Instance> {
+  const { world, owner, settings, calendar, gateway, tokens, catalogue, sender, newId } = deps;
   const clock = world.clock(owner);
   const log: Log = {
     debug() {},
     info() {},
     warn() {},
-    error: (fields, message) => parts.onError(message, (fields as { err?: unknown }).err),
+    error: (fields, message) => deps.onError(message, (fields as { err?: unknown }).err),
   };
-  const store = inItsOwnTime(world, owner, parts.store);
+  const store = inItsOwnTime(world, owner, deps.store);
   await store.ledger.recover(clock.now());
   const work = new Work();
   const { ledger, samples, outbox } = store;
@@ -148,7 +148,7 @@ export async function startInstance(parts: InstanceParts): Promise<Instance> {
   );
   return {
     owner,
-    store: parts.store,
+    store: deps.store,
     alerts,
     running,
     handle(exchange) {
@@ -162,7 +162,7 @@ export async function startInstance(parts: InstanceParts): Promise<Instance> {
       await sampler[Symbol.asyncDispose]();
       await poller[Symbol.asyncDispose]();
       await delivery[Symbol.asyncDispose]();
-      await parts.store[Symbol.asyncDispose]();
+      await deps.store[Symbol.asyncDispose]();
     },
   };
 }

@@ -1,7 +1,7 @@
 import type { SendResult, WebhookRequest, WebhookSender } from "../src/ports/webhook-sender.ts";
 import { outside, type Owner, type World } from "./world.ts";
 
-export interface ReceiverParts {
+export interface ReceiverDeps {
   readonly world: World;
   /** Probability that it refuses a message, or that its answer is lost. */
   readonly failing: () => number;
@@ -11,17 +11,17 @@ export interface ReceiverParts {
 
 /** Receiver of webhooks. It outlives every crash of the proxy. */
 export class Receiver {
-  readonly #parts: ReceiverParts;
+  readonly #deps: ReceiverDeps;
   /** By message, how often it came. */
   readonly received = new Map<string, number>();
 
-  constructor(parts: ReceiverParts) {
-    this.#parts = parts;
+  constructor(deps: ReceiverDeps) {
+    this.#deps = deps;
   }
 
   /** The way to it from one run of the proxy. */
   sender(owner: Owner): WebhookSender {
-    const { world } = this.#parts;
+    const { world } = this.#deps;
     const sending = new Set<(result: undefined) => void>();
     return {
       send: (request) =>
@@ -37,7 +37,7 @@ export class Receiver {
   }
 
   #send(owner: Owner, request: WebhookRequest, resolve: (result: SendResult) => void): void {
-    const { world, failing, onSend } = this.#parts;
+    const { world, failing, onSend } = this.#deps;
     const id = request.headers["webhook-id"] ?? "";
     onSend(id);
     world.soon(outside, `message ${id} is received`, () => {

@@ -12,7 +12,7 @@ import { connectToWrite, createPrivateFile } from "../../src/ledger/sqlite/conne
 import { migrate } from "../../src/ledger/sqlite/migrate.ts";
 import { isTimeZone, systemClock } from "../../src/platform/clock.ts";
 import { addKeys } from "../many-keys.ts";
-import type { Books, StartOrder } from "../messages.ts";
+import type { Books, StartParams } from "../messages.ts";
 import { runProcess, type Running } from "./process.ts";
 
 tuneRuntime();
@@ -21,9 +21,9 @@ const dayMs = 86_400_000;
 const [keyName, teamName] = ["bench", "benchers"];
 
 /** The proxy as `farebox serve` composes it, with a key of a team, three hard budgets that never run out, and its ledger on disk. */
-await runProcess(async (order): Promise<Running> => {
-  const settings = settingsFor(order);
-  prepareLedger(order);
+await runProcess(async (params): Promise<Running> => {
+  const settings = settingsFor(params);
+  prepareLedger(params);
   const log = createLog({ level: settings.logLevel, isTerminal: false });
   const started = await startServing(settings, { clock, log, version: packageVersion() });
   if (!started.ok) throw new Error(started.problems.join("; "));
@@ -43,7 +43,7 @@ await runProcess(async (order): Promise<Running> => {
   };
 });
 
-function settingsFor({ gatewayUrl, gatewayKey, folder, engine, workers = 1 }: StartOrder): Settings {
+function settingsFor({ gatewayUrl, gatewayKey, folder, engine, workers = 1 }: StartParams): Settings {
   const env = {
     FAREBOX_GATEWAY_URL: gatewayUrl,
     FAREBOX_GATEWAY_API_KEY: gatewayKey,
@@ -68,7 +68,7 @@ function databaseIn(folder: string): string {
   return join(folder, "farebox.db");
 }
 
-function prepareLedger({ folder, database, keys }: StartOrder): void {
+function prepareLedger({ folder, database, keys }: StartParams): void {
   const path = databaseIn(folder);
   if (database !== "") copyFileSync(database, path);
   if (keys === 0) return;

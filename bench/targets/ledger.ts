@@ -5,14 +5,14 @@ import { openSqlite } from "../../src/ledger/sqlite/open.ts";
 import type { OpenResult, Store } from "../../src/ledger/store.ts";
 import { calendarOf, systemClock } from "../../src/platform/clock.ts";
 import { drive, type LedgerLoad, type LedgerSample } from "../ledger-load.ts";
-import type { BudgetsOrder, FromLedger, LedgerOrder, ToLedger } from "../postgres.ts";
+import type { BudgetsParams, FromLedger, LedgerParams, ToLedger } from "../postgres.ts";
 
 /** A proxy's store in a process of its own, which does what it is told: bench/postgres.ts. */
 process.once("disconnect", () => process.exit());
 const tell = (message: FromLedger) => process.send?.(message);
-const order = JSON.parse(process.argv[2] ?? "") as LedgerOrder;
+const params = JSON.parse(process.argv[2] ?? "") as LedgerParams;
 const clock = systemClock();
-const opened = await open(order);
+const opened = await open(params);
 if (!opened.ok) throw new Error(JSON.stringify(opened.failure));
 const { store } = opened;
 process.on("message", (message: ToLedger) => {
@@ -20,7 +20,7 @@ process.on("message", (message: ToLedger) => {
 });
 tell({ kind: "ready" });
 
-function open({ database, leases }: LedgerOrder): Promise<OpenResult> {
+function open({ database, leases }: LedgerParams): Promise<OpenResult> {
   const options = { calendar: calendarOf("UTC"), clock, access: "serve", settlePauseMs: 10 } as const;
   const url = parsePostgresUrl(database);
   return url.ok ? openPostgres({ ...options, server: url.server, leases }) : openSqlite({ ...options, path: database });
@@ -40,7 +40,7 @@ async function answer(store: Store, message: ToLedger): Promise<FromLedger> {
   }
 }
 
-async function setBudgets({ ledger }: Store, { scopes, limit }: BudgetsOrder): Promise<void> {
+async function setBudgets({ ledger }: Store, { scopes, limit }: BudgetsParams): Promise<void> {
   for (const { scope, period } of await ledger.budgets())
     await ledger.removeBudget(formatScope(scope), period, clock.now());
   for (const scope of scopes)

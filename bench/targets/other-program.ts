@@ -10,7 +10,7 @@ const startMs = 90_000;
 /** Microseconds of a tick in /proc/PID/stat: hundredths of a second on Linux. */
 const tickUs = 10_000;
 
-export interface ProgramOrder {
+export interface ProgramParams {
   readonly command: string;
   readonly args: readonly string[];
   /** All of its environment, beside PATH. */
@@ -22,7 +22,7 @@ export interface ProgramOrder {
 }
 
 /** Starts a program that is not ours, waits until it listens, and tells what its whole tree of processes uses. */
-export async function startProgram({ command, args, env = {}, folder, port, key }: ProgramOrder): Promise<Running> {
+export async function startProgram({ command, args, env = {}, folder, port, key }: ProgramParams): Promise<Running> {
   const child = spawn(command, args, {
     cwd: folder,
     env: { PATH: process.env["PATH"] ?? "", HOME: folder, ...env },

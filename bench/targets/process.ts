@@ -1,4 +1,4 @@
-import type { Answers, FromChild, Books, ProcessFigures, StartOrder, ToChild } from "../messages.ts";
+import type { Answers, FromChild, Books, ProcessFigures, StartParams, ToChild } from "../messages.ts";
 
 export interface Running {
   readonly port: number;
@@ -10,12 +10,12 @@ export interface Running {
 }
 
 /** The body of every process of the benchmark: starts what it is about, and answers its parent until it is told to stop. */
-export async function runProcess(start: (order: StartOrder) => Promise<Running>): Promise<void> {
+export async function runProcess(start: (params: StartParams) => Promise<Running>): Promise<void> {
   // A parent that died must not leave processes behind.
   process.once("disconnect", () => process.exit());
   const tell = (message: FromChild) => process.send?.(message);
   try {
-    const running = await start(JSON.parse(process.argv[2] ?? "") as StartOrder);
+    const running = await start(JSON.parse(process.argv[2] ?? "") as StartParams);
     process.on("message", ({ ask }: ToChild) => {
       answerTo(ask, running).then(
         (answer) => tell({ kind: "answer", answer }),

@@ -32,7 +32,7 @@ import { manualClock, type ManualClock } from "../support/manual-clock.ts";
 import { runs } from "../support/effort.ts";
 
 /*
- * The same random story is told to the model, which adds every sum up from the charges, and to SQLite or PostgreSQL, which
+ * The same random story runs on the model, which sums the charges each time, and to SQLite or PostgreSQL, which
  * keep sums. All that they answer must agree, and their own verification must find nothing.
  */
 
@@ -153,7 +153,7 @@ function modelHome(clock: ManualClock): Home {
   };
 }
 
-class Told {
+class Replay {
   readonly #home: Home;
   readonly #clock: ManualClock;
   #store: Awaited<ReturnType<Home["open"]>>;
@@ -164,11 +164,11 @@ class Told {
     this.#store = store;
   }
 
-  static async begin(home: Home, clock: ManualClock): Promise<Told> {
-    return new Told(home, clock, await home.open());
+  static async begin(home: Home, clock: ManualClock): Promise<Replay> {
+    return new Replay(home, clock, await home.open());
   }
 
-  async tell(step: Step): Promise<Answer> {
+  async apply(step: Step): Promise<Answer> {
     const { ledger } = this.#store;
     const at = this.#clock.now();
     switch (step.do) {
@@ -256,19 +256,19 @@ class Told {
 }
 
 /** Leaves out the counters of written rows on PostgreSQL, where numbers of transactions advance them. */
-function comparable(answers: Awaited<ReturnType<Told["everything"]>>): object {
+function comparable(answers: Awaited<ReturnType<Replay["everything"]>>): object {
   if (!onPostgres) return answers;
   return { ...answers, totals: { ...answers.totals, written: 0 }, recent: answers.recent.charges };
 }
 
 async function compare(kind: LedgerKind, steps: readonly Step[]): Promise<void> {
   const clock = manualClock(noon);
-  const model = await Told.begin(modelHome(clock), clock);
-  const real = await Told.begin(kind.newHome(clock), clock);
+  const model = await Replay.begin(modelHome(clock), clock);
+  const real = await Replay.begin(kind.newHome(clock), clock);
   try {
     for (const each of steps) {
       if (each.do === "clock") clock.set(clock.now() + each.by);
-      expect(await real.tell(each)).toEqual(await model.tell(each));
+      expect(await real.apply(each)).toEqual(await model.apply(each));
       expect(await real.standing()).toEqual(await model.standing());
     }
     expect(comparable(await real.everything())).toEqual(comparable(await model.everything()));
@@ -319,11 +319,11 @@ async function repairsEverything(steps: readonly Step[], faults: readonly string
   const home = sqliteKind.newHome(clock);
   if (home.database === null) throw new Error("SQLite has a file");
   const path = home.database;
-  const told = await Told.begin(home, clock);
+  const replay = await Replay.begin(home, clock);
   try {
     for (const each of steps) {
       if (each.do === "clock") clock.set(clock.now() + each.by);
-      await told.tell(each);
+      await replay.apply(each);
     }
     const sound = derivedRows(path);
     for (const fault of faults) tamper(path, fault);
@@ -331,8 +331,8 @@ async function repairsEverything(steps: readonly Step[], faults: readonly string
     expect(result).toMatchObject({ ok: true, verification: { differences: [] } });
     expect(derivedRows(path)).toEqual(sound);
     // The open store goes on with what was repaired.
-    await told.tell({ do: "setBudget", scope: { kind: "all" }, period: "1d", limit: 0n as PicoUsd, soft: true });
-    await told.tell({
+    await replay.apply({ do: "setBudget", scope: { kind: "all" }, period: "1d", limit: 0n as PicoUsd, soft: true });
+    await replay.apply({
       do: "hold",
       id: "last",
       caller: alice,
@@ -341,9 +341,9 @@ async function repairsEverything(steps: readonly Step[], faults: readonly string
       task: false,
       session: null,
     });
-    expect(await told.differences()).toEqual([]);
+    expect(await replay.differences()).toEqual([]);
   } finally {
-    await told.end();
+    await replay.end();
   }
 }
 

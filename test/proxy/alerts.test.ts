@@ -6,7 +6,7 @@ import { setBudget } from "../../src/admin/budgets.ts";
 import { systemClock } from "../../src/platform/clock.ts";
 import { size } from "../support/effort.ts";
 import { fastClock } from "../support/fast-clock.ts";
-import { heardLog } from "../support/heard-log.ts";
+import { captureLog } from "../support/captured-log.ts";
 import { endAt, holdOf, posting } from "../support/ledger-fixtures.ts";
 import { usd } from "../../src/core/money.ts";
 import { startProxy } from "../support/running-proxy.ts";
@@ -29,7 +29,7 @@ const bodyOf = ({ body }: Received) =>
 
 it("reports the threshold and then the refusal, in order, signed, without revealing the address", async () => {
   await using receiver = await startReceiver();
-  const log = heardLog();
+  const log = captureLog();
   // The second try comes after up to five seconds.
   const clock = fastClock(10);
   await using proxy = await startProxy({
@@ -59,7 +59,7 @@ it("reports the threshold and then the refusal, in order, signed, without reveal
   expect(received.every(isSigned)).toBe(true);
   expect(isSigned({ ...second, body: second.body.replace("0.001", "0.002") })).toBe(false);
 
-  await log.heard("a message was sent", 3);
+  await log.logged("a message was sent", 3);
   const metrics = await proxy.metrics();
   expect(metrics).toContain('farebox_alerts_total{type="budget_warning"} 1\n');
   expect(metrics).toContain('farebox_alerts_total{type="balance_low"} 0\n');

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { usd } from "../../src/core/money.ts";
 import { createBalanceGuard } from "../../src/request/balance-guard.ts";
 import type { AccountLookup } from "../../src/request/account.ts";
-import { heardLog } from "../support/heard-log.ts";
+import { captureLog } from "../support/captured-log.ts";
 import { manualClock } from "../support/manual-clock.ts";
 import { startProxy } from "../support/running-proxy.ts";
 import { until } from "../support/until.ts";
@@ -32,7 +32,7 @@ it("forwards while the balance is not known", async () => {
 
 it("waits at most two seconds for a missing record, then not at all until one has arrived", async () => {
   const clock = manualClock();
-  const log = heardLog();
+  const log = captureLog();
   const lookUps: ((found: AccountLookup) => void)[] = [];
   const account = { lookUp: () => new Promise<AccountLookup>((resolve) => lookUps.push(resolve)) };
   const answerAll = (balance: string) => {

@@ -377,7 +377,7 @@ describe("errors", () => {
   });
 });
 
-it("leaves books without a difference", async () => {
+it("leaves the ledger and the bill without a difference", async () => {
   await proxy.serving.settled();
   expect((await proxy.serving.ledger.verify()).differences).toEqual([]);
   expect((await proxy.serving.ledger.pending()).count).toBe(0);

@@ -6,7 +6,7 @@ import type { Clock } from "../../src/ports/clock.ts";
 import { systemClock } from "../../src/platform/clock.ts";
 import { temporaryFolder } from "../support/farebox-process.ts";
 import { fastClock } from "../support/fast-clock.ts";
-import { heardLog, type HeardLog } from "../support/heard-log.ts";
+import { captureLog, type CapturedLog } from "../support/captured-log.ts";
 import { changePricesUnderLoad, expectChargesOfTheirVersions, openChangingPrices } from "../support/price-changes.ts";
 import { oneModelFile, replaceFile } from "../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
@@ -29,7 +29,7 @@ interface Scene extends AsyncDisposable {
   readonly folder: string;
   readonly gateway: ScriptedGateway;
   readonly proxy: RunningProxy;
-  readonly log: HeardLog;
+  readonly log: CapturedLog;
   edit(text: string): Promise<void>;
 }
 
@@ -38,7 +38,7 @@ async function scene(text: string, clock?: Clock): Promise<Scene> {
   const { path } = owned.use(await temporaryFolder());
   await writeFile(join(path, "mine.yaml"), text);
   const gateway = owned.use(await scriptedGateway());
-  const log = heardLog();
+  const log = captureLog();
   const proxy = owned.use(
     await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_PRICING: path }, log, clock: clock ?? fastClock(5) }),
   );
@@ -93,7 +93,7 @@ describe("a request is charged at the price in force when it was admitted", () =
     const before = await digest(here);
     const running = await beginStream(here);
     await here.edit(oneModelFile("mine", [dear]));
-    const [line] = await here.log.heard(taken);
+    const [line] = await here.log.logged(taken);
     const after = await digest(here);
     expect(after).toMatchObject({ status: 200 });
     expect(after.digest).not.toBe(before.digest);
@@ -124,7 +124,7 @@ describe("a request is charged at the price in force when it was admitted", () =
     await using here = await scene(oneModelFile("mine", [cheap]));
     const running = await beginStream(here);
     await here.edit(oneModelFile("another", [dear]));
-    await here.log.heard(taken);
+    await here.log.logged(taken);
     await endStream(running);
     await wholeStream(here);
     expect(await costs(here)).toEqual([cheapCost, null]);
@@ -132,7 +132,7 @@ describe("a request is charged at the price in force when it was admitted", () =
 });
 
 describe("a faulty price file", () => {
-  it("is refused with a line for each fault and a metric, and what was in force stays", async () => {
+  it("is refused with a line for each fault and a metric, and the prices in force stay", async () => {
     await using here = await scene(oneModelFile("mine", [cheap]));
     const before = await digest(here);
     expect(await metric(here, 'farebox_price_reloads_total{result="ok"}')).toBe("0");
@@ -140,7 +140,7 @@ describe("a faulty price file", () => {
     expect(await metric(here, "farebox_price_last_reload_successful")).toBe("1");
 
     await here.edit(oneModelFile("mine", [{ ...cheap, input: "1.1234567" }]).replace("reasoning:", "reasonin:"));
-    const lines = await here.log.heard(refused, 2);
+    const lines = await here.log.logged(refused, 2);
     expect(lines[0]).toMatchObject({
       level: "warn",
       fields: {
@@ -157,14 +157,14 @@ describe("a faulty price file", () => {
     expect(await costs(here)).toEqual([cheapCost]);
 
     await here.edit(oneModelFile("mine", [dear]));
-    await here.log.heard(taken);
+    await here.log.logged(taken);
     expect(await metric(here, "farebox_price_last_reload_successful")).toBe("1");
     await wholeStream(here);
     expect(await costs(here)).toEqual([cheapCost, dearCost]);
   });
 });
 
-it("requests, streams and tasks in flight over many changes, half-written and faulty files among them, are each charged at their own", async () => {
+it("requests, streams and tasks in flight over many changes, also of half-written and faulty files, are each charged at their own prices", async () => {
   await using folder = await temporaryFolder();
   await using prices = await openChangingPrices(folder.path);
   await using proxy = await startProxy({

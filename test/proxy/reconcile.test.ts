@@ -46,7 +46,7 @@ async function sample(proxy: RunningProxy): Promise<void> {
 const named = ({ movements }: Reconciliation) =>
   Object.fromEntries(movements.map(({ kind, amount }) => [kind, formatUsd(amount)]));
 
-describe("a gateway that bills rightly", () => {
+describe("a gateway that bills correctly", () => {
   let proxy: RunningProxy;
   beforeAll(async () => {
     proxy = await startProxy({ env: { FAREBOX_STREAM_USAGE: "pass" } });
@@ -99,7 +99,7 @@ describe("a gateway that bills rightly", () => {
     expect(found.difference).toBeLessThanOrEqual(2n * credit);
   });
 
-  it("takes a stream that runs for a doubt, and what is counted too", async () => {
+  it("treats a running stream as a doubt, and a counted charge too", async () => {
     const open = await proxy.chat(
       chatWith("tokens:400+slow:2", { stream: true, stream_options: { include_usage: true } }),
     );

@@ -296,7 +296,7 @@ describe("an unknown field", () => {
     ).toEqual(["unknown_field"]);
   });
 
-  it("does not make a field with a price of its own less of a doubt", async () => {
+  it("does not remove the doubt of a field with a price of its own", async () => {
     for (const more of [{ provider: { order: ["x"] } }, { speed: "fast" }, { inference_geo: "us" }]) {
       expect((await charged(await send(proxy.key, chat(more)))).doubts, JSON.stringify(more)).toEqual([
         "unknown_field",

@@ -127,7 +127,7 @@ describe("tokens per minute", () => {
     expect((await limitsOf(proxy, key)).tpm?.remaining).toBe(5000 - all);
   });
 
-  it("are given back by what another step refuses, and refused without a row", async () => {
+  it("are returned when another step refuses, and refused without a row", async () => {
     await using proxy = await startProxy();
     const key = await proxy.addKey("bob", { limits: { tpm: 2000, rpm: 100 } });
     await proxy.budget("key:bob", "0.0000001");
@@ -155,7 +155,7 @@ describe("tokens per minute", () => {
 });
 
 describe("parallel requests", () => {
-  it("of 200 at once are as many as the limit, and the others cost nothing", async () => {
+  it("of 200 at once are admitted up to the limit, and the others cost nothing", async () => {
     await using relay = await startPausedRelay();
     await using proxy = await startProxy({ gatewayUrl: relay.url });
     const key = await proxy.addKey("bob", { limits: { parallel: 10 } });
@@ -184,7 +184,7 @@ describe("parallel requests", () => {
     expect(await proxy.metrics()).toContain('farebox_refusals_total{code="concurrency_limit"} 190');
   });
 
-  it("leave nothing behind, however they end", { timeout: 30_000 }, async () => {
+  it("leave nothing behind, in whatever way they end", { timeout: 30_000 }, async () => {
     let most = 0;
     await using proxy = await startProxy({
       sandbox: {
@@ -293,7 +293,7 @@ describe("under load", () => {
     );
   });
 
-  it("limits that change while requests run hold for what comes next, and nothing leaks", async () => {
+  it("limits that change while requests run apply to the next requests, and nothing leaks", async () => {
     await using proxy = await startProxy();
     const tools = toolsOf(proxy);
     const key = await proxy.addKey("bob", { team: "red" });

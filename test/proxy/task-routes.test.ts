@@ -217,7 +217,7 @@ describe("a task that a family's own path creates", () => {
     expect(await home.proxy.charges()).toEqual([]);
   });
 
-  it("is refused for a key that may not use its model, whichever the gateway takes", async () => {
+  it("is refused for a key that may not use its model, whichever one the gateway reads", async () => {
     await using home = await before(() => ({ body: enveloped("t-1") }));
     const carol = await home.proxy.addKey("carol", { models: ["kling-mini"] });
     for (const body of [{}, { model: "kling" }, { model: "kling-mini" }]) {
@@ -226,7 +226,7 @@ describe("a task that a family's own path creates", () => {
     expect(home.gateway.asked).toEqual([]);
   });
 
-  it("is sent as the JSON that was read", async () => {
+  it("is forwarded as the JSON that was read", async () => {
     await using home = await before(() => ({ body: enveloped("t-1") }));
     await home.send("POST", "/api/kling/v1/video", '{"prompt":"&duration=10&"}', home.proxy.key, {
       "content-type": "application/x-www-form-urlencoded",
@@ -466,7 +466,7 @@ describe("a retrieval", () => {
 });
 
 describe("an upload and a setting", () => {
-  it("pass for nothing, with a row of their key, also under a hard budget", async () => {
+  it("pass at no cost, with a row of their key, also under a hard budget", async () => {
     await using home = await before(
       () => ({ body: '{"code":200,"data":{"url":"https://files.example/a.png"},"message":"success"}' }),
       { env: { FAREBOX_UNPRICED: "refuse" } },
@@ -539,7 +539,7 @@ describe("with FAREBOX_PASSTHROUGH=all a path without a route", () => {
 });
 
 describe("routes of a file", () => {
-  it("are taken over as the file changes, and a faulty file changes nothing", async () => {
+  it("are reloaded as the file changes, and a faulty file changes nothing", async () => {
     const own = mkdtempSync(join(tmpdir(), "farebox-routes-own-"));
     try {
       const write = (text: string) => {

@@ -109,7 +109,7 @@ async function settledCharge(proxy: RunningProxy) {
 }
 
 describe("the webhook of a task", () => {
-  it("is ours towards the gateway and the client's towards the client; every other byte stays", async () => {
+  it("is ours for the gateway and the client's for the client; every other byte stays", async () => {
     await using home = await relaying();
     const { proxy, gateway, given } = home;
     const body =
@@ -127,7 +127,7 @@ describe("the webhook of a task", () => {
       expect(await (await retrieve(proxy, "t-1", method)).text()).toBe(recordOf("t-1", "pending", theirs, 1_000_000));
   });
 
-  it("is ours where the client gave none, which sees none", async () => {
+  it("is ours where the client gave none, and the client sees none", async () => {
     await using home = await relaying();
     const { proxy, gateway, given } = home;
     const created = await create(proxy, '{"model":"kling","input":{}}');
@@ -325,7 +325,7 @@ describe("a callback", () => {
     expect(gateway.asked.filter(({ method }) => method === "GET")).toHaveLength(1);
   });
 
-  it("and 200 polls, forged ones and the poller settle a task once", async () => {
+  it("and 200 polls, forged callbacks and the poller settle a task once", async () => {
     let ended = false;
     await using receiver = await startReceiver();
     await using home = await relaying({}, () => ended);

@@ -103,7 +103,7 @@ describe("an estimate", () => {
     expect(costs).toEqual(["22.50", "13.50", "0.70"]);
   });
 
-  it("says what is a bound: the output, images, and a model alone", async () => {
+  it("names what is a bound: the output, images, and a model alone", async () => {
     const body = {
       model: "gpt-4o",
       n: 3,
@@ -132,7 +132,7 @@ describe("an estimate", () => {
     expect(alone.hold_usd).toBe(alone.cost_usd);
   });
 
-  it("says what is an estimate: a tokenizer that is not the model's, tools, and a schema", async () => {
+  it("names what is an estimate: a tokenizer that is not the model's, tools, and a schema", async () => {
     const claude = await estimateOf({ model: "claude-sonnet-4-6", ...hello }, "--output-tokens", "10");
     expect(claude.items[0]).toMatchObject({ known: "estimate", why: expect.stringContaining("widened by 1.5") });
     const plain = await estimateOf({ model: "gpt-4o", ...hello }, "--output-tokens", "10");

@@ -97,7 +97,7 @@ describe("where the gateway refuses it", () => {
     expect(sent()).toEqual([asking, request, request, request, other(asking), other(request), asking, request]);
   });
 
-  it("and what is sent without fails too, the client sees that answer, nothing is charged, and the model is asked again", async () => {
+  it("and the retry without it fails too, the client gets that answer, nothing is charged, and the model is asked again", async () => {
     answer = (asked) => refused(400, isAsking(asked) ? "stream_options" : "the messages are too long");
     for (const _ of [1, 2]) {
       const got = await ask(proxy, request);

@@ -103,7 +103,7 @@ describe("a model that is taken to be live", () => {
     expect(await burstsOf(proxy, "live")).not.toBe("0");
   });
 
-  it("is held whole or fitted from then on, so that four at once stay within what is left", async () => {
+  it("is held at the worst case or fitted from then on, so that four at once stay within what is left", async () => {
     await using proxy = await proxyWith("0.40");
     await asks(proxy, "live");
     expect(billed()).toBeCloseTo(0.16384);
@@ -115,7 +115,7 @@ describe("a model that is taken to be live", () => {
     expect(bases.slice(1)).not.toContain("slice");
   });
 
-  it("is marked for its key alone, and for all by the burst of a second key", async () => {
+  it("is marked for its key only, and for all keys by the burst of a second key", async () => {
     await using proxy = await proxyWith("100");
     const [bob, carol] = [await proxy.addKey("bob"), await proxy.addKey("carol")];
     await asks(proxy, "live");

@@ -185,7 +185,7 @@ describe("an answer that unpacks to more than is read", () => {
     }
   });
 
-  it("is no record of a task, no matter who asks for it", async () => {
+  it("is not read as a task's record, for any caller", async () => {
     given = { body: record("t-1", "pending") };
     expect((await request(endpoints["a task"] ?? aChat)).status).toBe(200);
     for (const method of ["GET", "DELETE"]) {
@@ -199,7 +199,7 @@ describe("an answer that unpacks to more than is read", () => {
     await request({ path: "/api/v1/task/t-1", method: "GET" });
   });
 
-  it.each(encodings)("is no account record in %s, and one clear error", async (encoding) => {
+  it.each(encodings)("is not read as an account record in %s, and gives one clear error", async (encoding) => {
     account = bomb(encoding);
     const answer = await request({ path: "/account/info", method: "GET" });
     expect([answer.status, errorCode(answer), answer.headers["content-encoding"]]).toEqual([

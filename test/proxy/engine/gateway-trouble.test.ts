@@ -174,7 +174,7 @@ describe("a gateway that cannot be reached", () => {
     }
   });
 
-  it("answers 502 where TLS cannot be agreed on, and the charge is void: no byte of the request has left", async () => {
+  it("answers 502 where TLS fails, and the charge is void: no byte of the request has left", async () => {
     const plain = createServer((socket) => socket.on("error", () => undefined).end("no TLS here")).listen(
       0,
       "127.0.0.1",
@@ -189,7 +189,7 @@ describe("a gateway that cannot be reached", () => {
     plain.close();
   });
 
-  it("answers 504 where the connection never comes about, and the charge is void", async () => {
+  it("answers 504 where no connection is established, and the charge is void", async () => {
     const mute = createServer((socket) => socket.on("error", () => undefined).resume()).listen(0, "127.0.0.1");
     await once(mute, "listening");
     const { port } = mute.address() as AddressInfo;
@@ -273,7 +273,7 @@ describe("a gateway that breaks off", () => {
     expect(charge).toMatchObject({ source: "partial", reason: "gateway_cut", tokens: { output: 4 } });
   });
 
-  it("a body shorter than its stated length is no whole answer; one longer is cut where it said", async () => {
+  it("a body shorter than its stated length is incomplete; a longer one is cut at that length", async () => {
     const { proxy, books } = sandboxed;
     const answer = await ask(proxy, chatWith("wrong-length:short", { max_tokens: 200 }));
     expect(answer).toMatchObject({ status: 200, broken: null });
@@ -395,7 +395,7 @@ describe("redirects", () => {
     expect(foreign.connections).toBe(0);
   });
 
-  it("takes another name of the same machine for another origin", async () => {
+  it("treats another name of the same machine as another origin", async () => {
     const { proxy, books } = sandboxed;
     const before = proxy.sandbox.requests.length;
     const answer = await ask(proxy, chatWith("redirect-foreign"));
@@ -423,7 +423,7 @@ describe("redirects", () => {
     expect(await own.books.ended()).toMatchObject({ state: "voided" });
   });
 
-  it("to the same origin that then cannot be reached: 502 and void, for the gateway had only pointed on", async () => {
+  it("to the same origin that then cannot be reached: 502 and void, because the gateway only redirected", async () => {
     await using gateway = await scriptedGateway();
     await using own = await proxyWith({ gatewayUrl: gateway.url });
     const asking = ask(own.proxy, hello);
@@ -438,7 +438,7 @@ describe("redirects", () => {
   });
 });
 
-describe("a gateway that compresses although asked not to", () => {
+describe("a gateway that compresses against the request's headers", () => {
   it.each(["gzip", "br", "zstd"])("%s passes unchanged and is metered from a copy", async (encoding) => {
     const { proxy, books } = sandboxed;
     const plain = await ask(proxy, chatWith(encoding));
@@ -607,7 +607,7 @@ describe("answers that are hardly HTTP", () => {
     expectHold(await raw.books.ended(), "gateway_reset");
   });
 
-  it("an answer that says of itself that the connection closes after it does not disturb the next", async () => {
+  it("an answer with connection: close does not disturb the next", async () => {
     const { proxy, books } = sandboxed;
     for (const stream of [false, true]) {
       const answer = await ask(proxy, chatWith("close", { stream }), { headers: { connection: "keep-alive" } });

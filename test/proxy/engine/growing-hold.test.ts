@@ -125,7 +125,7 @@ async function answeredWhole(proxy: Scene, body: object): Promise<Charge> {
   return proxy.books.ended();
 }
 
-describe("at first is held", () => {
+describe("the first hold covers", () => {
   let proxy: Scene;
   let free: Scene;
   beforeAll(async () => {
@@ -198,7 +198,7 @@ describe("a stream that continues", () => {
     expect(charge.hold).toBeLessThanOrEqual(holdFor(request, 600 + 2 * slice));
   });
 
-  it("in a few large pieces is held for in time for the next one", async () => {
+  it("in a few large pieces has its hold extended before the next piece", async () => {
     await using proxy = await underBudget("1000");
     const { asked, client } = await begun(proxy);
     for (const tokens of [500, 1, 2000]) {
@@ -682,7 +682,7 @@ describe("an event that does not end", () => {
     }
   });
 
-  it("and is honest is not ended for its bytes: the last one of a response repeats all that came before", async () => {
+  it("of an honest response is not ended for its bytes: its last event repeats all that came before", async () => {
     const responses = { model: "gpt-4o", stream: true, input: "hello", instructions: "x".repeat(300_000) };
     const response = (status: string, text: string, more: object = {}) => ({
       id: "r",
@@ -755,7 +755,7 @@ describe("images and sound in a stream of text", () => {
 describe("a compressed stream cannot be watched", () => {
   const whole = Buffer.from(delta(words(300)) + finish() + done);
 
-  it("so the model's maximum is held before any of it is read", async () => {
+  it(": the model's maximum is held before any of it is read", async () => {
     await using proxy = await underBudget("1000");
     const opening = open(proxy, request);
     const { response } = await gateway.nextChat();
@@ -765,7 +765,7 @@ describe("a compressed stream cannot be watched", () => {
     expect(await proxy.books.ended()).toMatchObject({ hold: holdFor(request, modelMax), tokens: { output: 300 } });
   });
 
-  it("and where that does not fit it is ended", async () => {
+  it(": it is ended where that does not fit", async () => {
     await using proxy = await underBudget("0.01");
     const answering = ask(proxy, request);
     const asked = await gateway.nextChat();
@@ -780,7 +780,7 @@ describe("a compressed stream cannot be watched", () => {
   });
 });
 
-it("an answer that is no stream after all is held for whole, where there is room", async () => {
+it("an answer that turns out to be no stream is held at the worst case, where there is room", async () => {
   for (const [limit, tokens] of [
     ["1000", modelMax],
     ["0.01", slice],
@@ -845,7 +845,7 @@ describe("while the ledger cannot be written", () => {
     expect(await proxy.books.ended()).toMatchObject({ source: "counted", tokens: { output: slice - 5 }, overage: 0n });
   });
 
-  it("a client can leave in the pause: the gateway's stream ends at once, the charge when the ledger can be written", async () => {
+  it("a client can leave in the pause: the gateway's stream ends at once, and the charge settles when the ledger can be written", async () => {
     await using proxy = await lockable();
     const { asked, client, lock } = await standing(proxy);
     using _ = lock;
@@ -875,7 +875,7 @@ describe("while the ledger cannot be written", () => {
     });
   });
 
-  it("a stream can come to its end in the pause", async () => {
+  it("a stream can end in the pause", async () => {
     await using proxy = await lockable();
     const { asked, client, lock } = await standing(proxy);
     using _ = lock;

@@ -45,7 +45,7 @@ const requests: readonly (readonly [path: string, contentType: string, body: str
 ];
 
 describe("an idempotency key", () => {
-  it("is another one for each internal key, and the same one for a repeat, on every path that forwards", async () => {
+  it("differs for each internal key, and is the same for a repeat, on every path that forwards", async () => {
     await using home = await before(() => ({ status: 400, body: "{}" }), { env: { FAREBOX_PASSTHROUGH: "all" } });
     const { proxy, gateway, bob } = home;
     const sent: string[][] = [];
@@ -74,7 +74,7 @@ describe("an idempotency key", () => {
     expect(new Set(first).size).toBe(3);
   });
 
-  it("is the same after a restart, and the same for all who need no key", async () => {
+  it("is the same after a restart, and the same for all clients without a key", async () => {
     await using gateway = await answeringGateway(() => ({ status: 400, body: "{}" }));
     const body = '{"model":"gpt-4o","messages":[{"role":"user","content":"hi"}]}';
     for (let start = 0; start < 2; start++) {
@@ -220,7 +220,7 @@ describe("an answer that shows a task of another key", () => {
     expect(second?.cost).toBe(second?.hold);
   });
 
-  it("passes where the task is the key's own, or where a request's own words name another's", async () => {
+  it("passes where the task is the key's own, or where only the request's text names another's", async () => {
     const answers = [
       record("t-1", "pending"),
       record("t-2", "pending").replace('"input":{', '"input":{"task_id":"t-1",'),

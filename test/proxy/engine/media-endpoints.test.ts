@@ -112,7 +112,7 @@ describe("images", () => {
 });
 
 describe("sound", () => {
-  it("is written down for its seconds", async () => {
+  it("is charged by its seconds", async () => {
     const answer = await post("/v1/audio/transcriptions", { model: "whisper-1", file: sound });
     expect(await answer.json()).toMatchObject({ usage: { type: "duration", seconds: 3 } });
     // USD 0.006 a minute.
@@ -120,7 +120,7 @@ describe("sound", () => {
     expect(answer.headers.get("x-farebox-cost-usd")).toBe("0.0003");
   });
 
-  it("is written down for its tokens, plain and streamed", async () => {
+  it("is charged by its tokens, plain and streamed", async () => {
     for (const more of [{}, { stream: "true" }]) {
       const answer = await post("/v1/audio/transcriptions", { model: "gpt-4o-transcribe", ...more, file: sound });
       expect(await answer.text()).toContain("text");
@@ -208,14 +208,14 @@ describe("under a hard budget", () => {
     expect(JSON.parse(answer.body.toString()).error).toMatchObject({ code: "model_not_priced" });
   });
 
-  it("takes an upload that says what prices depend on first", async () => {
+  it("accepts an upload that states first what prices depend on", async () => {
     expect((await post("/v1/images/edits", { model: "gpt-image-1", n: "1", image, prompt: "x" }, poor)).status).toBe(
       200,
     );
     await endedAsBilled();
   });
 
-  it("holds all that a streamed transcription can write: nothing of it is watched", async () => {
+  it("holds the worst case of a streamed transcription, which is not watched", async () => {
     const answer = await post(
       "/v1/audio/transcriptions",
       { model: "gpt-4o-transcribe", stream: "true", file: sound },
@@ -226,7 +226,7 @@ describe("under a hard budget", () => {
     expect((await endedAsBilled()).hold).toBe(16_000n * 6_000_000n + 2_000n * 10_000_000n);
   });
 
-  it("asks for the model before the file", async () => {
+  it("requires the model before the file", async () => {
     const answer = await post("/v1/images/edits", { image, model: "gpt-image-1" }, poor);
     expect(answer.status).toBe(400);
     expect(await errorOf(answer)).toMatchObject({
@@ -248,7 +248,7 @@ describe("under a hard budget", () => {
   });
 });
 
-it("a price of requests is charged for each image, and can be computed again", async () => {
+it("a price of requests is charged for each image, and can be recomputed", async () => {
   await using owned = new AsyncDisposableStack();
   const folder = await mkdtemp(join(tmpdir(), "farebox-prices-"));
   owned.defer(() => rm(folder, { recursive: true }));
@@ -305,7 +305,7 @@ it("a second model is refused for every key", async () => {
   expect(await books.ended()).toMatchObject({ state: "voided" });
 });
 
-it("a key of some models alone names one before the file", async () => {
+it("a key limited to some models must name one before the file", async () => {
   const key = await proxy.addKey("narrow", { models: ["whisper-1"] });
   expect((await post("/v1/audio/transcriptions", { model: "whisper-1", file: sound }, key)).status).toBe(200);
   await endedAsBilled();

@@ -75,7 +75,7 @@ describe("FAREBOX_PASSTHROUGH=all", () => {
     expect(await newCharges()).toHaveLength(3);
   });
 
-  it("never passes a path of its own, nor one whose records belong to a key, however it is written", async () => {
+  it("never passes a path of its own, nor one whose records belong to a key, in any spelling", async () => {
     const paths = [
       "/admin",
       "/v1/farebox/none",

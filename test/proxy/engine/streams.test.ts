@@ -70,7 +70,7 @@ async function played(pieces: readonly (string | Buffer)[], body?: object): Prom
   return { body: await (await answer).rest(), charge: await scriptedBooks.ended() };
 }
 
-describe("what comes leaves at once", () => {
+describe("Farebox forwards at once", () => {
   it("the headers without waiting for a first chunk, and each chunk before the next is sent", async () => {
     const { asked, answer } = await asking();
     asked.response.writeHead(200, eventStream).flushHeaders();
@@ -237,7 +237,7 @@ describe("every way of writing a stream passes to the byte, and is metered", () 
     ["text", { prompt_tokens: "9", completion_tokens: "3" }],
     ["all zero", { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 }],
     ["a list", []],
-  ])("a usage that is %s is none: the answer is counted", async (_what, usage) => {
+  ])("a usage that is %s is ignored: the answer is counted", async (_what, usage) => {
     const { charge } = await played([delta("Hi"), finish({ usage }), done]);
     expect(charge).toMatchObject({ source: "counted", tokens: { output: 1 } });
     expect(charge.tokens.input).toBeGreaterThan(0);
@@ -275,14 +275,14 @@ describe("every way of writing a stream passes to the byte, and is metered", () 
     });
   });
 
-  it("a usage of a part does not pass for the whole when the stream breaks", async () => {
+  it("a partial usage is not taken for the total when the stream breaks", async () => {
     const partial = { usage: { ...usage, completion_tokens: 1, total_tokens: 10 } };
     const { body, charge } = await played([delta("one", partial), delta(" two", partial), delta(" three", partial)]);
     expect(lastErrorCode(body)).toBe("gateway_stream_broken");
     expect(charge).toMatchObject({ source: "partial", reason: "gateway_cut", tokens: { output: 3 } });
   });
 
-  it("a final usage is believed although the end is missing", async () => {
+  it("a final usage is used although the end is missing", async () => {
     const {
       asked: { request, response },
       answer,

@@ -141,7 +141,7 @@ it("uploads that pass at the same time take their share of the memory for bodies
   expect((await send()).status).toBe(200);
 });
 
-describe("an upload that does not come to its end", () => {
+describe("an incomplete upload", () => {
   it("ends at the gateway when its client leaves, and costs nothing: an incomplete request is not served", async () => {
     const request = begin(10 * mb);
     const { request: received, closed } = await arrived();

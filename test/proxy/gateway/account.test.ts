@@ -170,7 +170,7 @@ describe("views of FAREBOX_ACCOUNT_INFO", () => {
   );
 });
 
-describe("an account record that cannot be had", () => {
+describe("an unavailable account record", () => {
   const sandboxed = (scenario: string): { sandbox: SandboxOptions } => ({ sandbox: { scenario: () => scenario } });
   const impatient: ProxyOptions = {
     adjust: (settings) => ({ ...settings, gateway: { ...settings.gateway, silenceMs: 150 } }),

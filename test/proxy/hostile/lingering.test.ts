@@ -36,7 +36,7 @@ async function lost(client: RawClient): Promise<void> {
 }
 
 describe("a refused client that does not end", () => {
-  it("and says nothing more loses its connection after a short time", async () => {
+  it("and sends nothing more loses its connection after a short time", async () => {
     using client = await refused();
     clock.advance(lingering.quietMs);
     await lost(client);
@@ -52,7 +52,7 @@ describe("a refused client that does not end", () => {
     await lost(client);
   });
 
-  it("and floods it loses it at a stated amount, and takes no memory meanwhile", async () => {
+  it("and floods it loses it at a stated amount, and uses no memory meanwhile", async () => {
     using client = await refused();
     const chunk = Buffer.alloc(4 * 1024 ** 2);
     const before = liveBufferBytes();

@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { adminRoutes } from "../../../src/server/http/admin/routes.ts";
 import { addAdmin, askAdmin, stranger, type AdminReply } from "../../support/admin-client.ts";
-import { heardLog } from "../../support/heard-log.ts";
+import { captureLog } from "../../support/captured-log.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 
 const settingsToken = "a-token-from-the-settings";
@@ -70,7 +70,7 @@ const changes: readonly Change[] = [
 ];
 
 describe("changes through the admin API", () => {
-  const log = heardLog();
+  const log = captureLog();
   let proxy: RunningProxy;
   let editor: string;
   let chargeId: string;
@@ -207,7 +207,7 @@ describe("changes through the admin API", () => {
     expect((await askAdmin(proxy.url, "GET", "/charges?cursor=nothing", { token: editor })).status).toBe(400);
   });
 
-  it("are not to be had by pages of other origins, permitted ones either", async () => {
+  it("are refused to pages of other origins, even permitted ones", async () => {
     const asked = await askAdmin(proxy.url, "GET", "/keys", {
       token: editor,
       headers: { origin: "https://app.example" },
@@ -248,7 +248,7 @@ describe("changes through the admin API", () => {
     );
   });
 
-  it("refuses a large body that says nothing of its size, as soon as it is too large", async () => {
+  it("refuses a large body without a stated size as soon as it is too large", async () => {
     const raw = `{"name":"${"x".repeat(2 * 1024 * 1024)}`;
     expect((await askAdmin(proxy.url, "POST", "/keys", { token: editor, raw, unended: true })).status).toBe(413);
   });

@@ -21,7 +21,7 @@ const own = async (proxy: RunningProxy, path: string, key = proxy.key) => {
 const money = (texts: readonly string[]) => sum(texts.map((text) => parseUsd(text) ?? (0n as PicoUsd)));
 
 describe("GET /overview", () => {
-  it("is the ledger's sums, whatever it is split by and over whichever span", async () => {
+  it("equals the ledger's sums, for every split and span", async () => {
     await using proxy = await started();
     const traffic = await prepareMixedTraffic(proxy, 10);
     await traffic.round();
@@ -50,7 +50,7 @@ describe("GET /overview", () => {
     expect(top.keys.find(({ name }: { name: string }) => name === "bob")).toMatchObject({ team: "research" });
   });
 
-  it("says what the month comes to at this rate, and how long the balance lasts", async () => {
+  it("forecasts the month at this rate, and how long the balance lasts", async () => {
     await using proxy = await started();
     expect(await get(proxy, "/overview")).toMatchObject({
       forecast: null,
@@ -68,7 +68,7 @@ describe("GET /overview", () => {
     });
   });
 
-  it("takes what it knows and nothing else", async () => {
+  it("accepts known parameters and nothing else", async () => {
     await using proxy = await started();
     for (const path of [
       "/overview?span=1d",
@@ -128,7 +128,7 @@ describe("GET /requests/live", () => {
 });
 
 describe("a charge in its lines", () => {
-  it("adds up to what it cost, and says how that is known", async () => {
+  it("adds up to its cost, and names its source", async () => {
     await using proxy = await started();
     await (await prepareMixedTraffic(proxy, 10)).round();
     for (const { id, cost, listCost, state, formula } of await proxy.charges()) {

@@ -13,7 +13,7 @@ import {
   type ToolSet,
 } from "ai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { describeSdk, errorFrom, weatherTool, type SdkClient, type Wish } from "./support/sdk-contract.ts";
+import { describeSdk, errorFrom, weatherTool, type SdkClient, type CallParams } from "./support/sdk-contract.ts";
 import {
   otherAsBilled,
   refusedAtTheDoor,
@@ -22,7 +22,7 @@ import {
   type WatchedProxy,
 } from "./support/watched-proxy.ts";
 
-type ModelAt = (at: Endpoint, wish: { readonly usage?: boolean }) => LanguageModel;
+type ModelAt = (at: Endpoint, params: { readonly usage?: boolean }) => LanguageModel;
 
 const compatible: ModelAt = (at, { usage = false }) =>
   createOpenAICompatible({ ...at, name: "farebox", includeUsage: usage })("gpt-4o");
@@ -35,13 +35,13 @@ const tools: ToolSet = {
   }),
 };
 
-function callOf(model: LanguageModel, wish: Wish) {
+function callOf(model: LanguageModel, params: CallParams) {
   return {
     model,
-    prompt: wish.prompt,
-    maxOutputTokens: wish.outputTokensMax,
+    prompt: params.prompt,
+    maxOutputTokens: params.outputTokensMax,
     maxRetries: 1,
-    ...(wish.tool === true && { tools, toolChoice: "required" as const }),
+    ...(params.tool === true && { tools, toolChoice: "required" as const }),
   };
 }
 
@@ -69,13 +69,16 @@ function sdkOf(name: string, modelAt: ModelAt, asksForUsage: boolean, refused: o
   return {
     name,
     asksForUsage,
-    async plain(at, wish) {
-      const { text, usage, toolCalls } = await generateText(callOf(modelAt(at, wish), wish));
+    async plain(at, params) {
+      const { text, usage, toolCalls } = await generateText(callOf(modelAt(at, params), params));
       return answerOf(text, usage, toolCalls);
     },
-    async streamed(at, wish, received) {
+    async streamed(at, params, received) {
       let told: unknown;
-      const result = streamText({ ...callOf(modelAt(at, wish), wish), onError: ({ error }) => void (told = error) });
+      const result = streamText({
+        ...callOf(modelAt(at, params), params),
+        onError: ({ error }) => void (told = error),
+      });
       // The text ends without an exception, whatever happens: the error comes to onError only.
       for await (const piece of result.textStream) received(piece);
       if (told !== undefined) throw told;

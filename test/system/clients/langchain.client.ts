@@ -2,10 +2,10 @@ import type { AIMessageChunk, UsageMetadata } from "@langchain/core/messages";
 import { concat } from "@langchain/core/utils/stream";
 import { ChatOpenAI } from "@langchain/openai";
 import { expect } from "vitest";
-import { describeSdk, weatherTool, type SdkClient, type Wish } from "./support/sdk-contract.ts";
+import { describeSdk, weatherTool, type SdkClient, type CallParams } from "./support/sdk-contract.ts";
 import type { Endpoint } from "./support/watched-proxy.ts";
 
-function modelAt({ baseURL, apiKey }: Endpoint, { outputTokensMax, tool }: Wish) {
+function modelAt({ baseURL, apiKey }: Endpoint, { outputTokensMax, tool }: CallParams) {
   const model = new ChatOpenAI({
     model: "gpt-4o",
     apiKey,
@@ -31,12 +31,12 @@ function answerOf({ text, usage_metadata, tool_calls: calls = [] }: AIMessageChu
 const langchain: SdkClient = {
   name: "@langchain/openai",
   asksForUsage: true,
-  async plain(at, wish) {
-    return answerOf(await modelAt(at, wish).invoke(wish.prompt));
+  async plain(at, params) {
+    return answerOf(await modelAt(at, params).invoke(params.prompt));
   },
-  async streamed(at, wish, received) {
+  async streamed(at, params, received) {
     let whole: AIMessageChunk | undefined;
-    for await (const chunk of await modelAt(at, wish).stream(wish.prompt)) {
+    for await (const chunk of await modelAt(at, params).stream(params.prompt)) {
       received(chunk.text);
       whole = whole === undefined ? chunk : concat(whole, chunk);
     }

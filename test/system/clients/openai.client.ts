@@ -4,13 +4,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import OpenAI, { APIError, AuthenticationError, InternalServerError, toFile } from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { describeSdk, weatherTool, type SdkClient, type Wish } from "./support/sdk-contract.ts";
+import { describeSdk, weatherTool, type SdkClient, type CallParams } from "./support/sdk-contract.ts";
 import { otherAsBilled, startWatchedProxy, type Endpoint, type WatchedProxy } from "./support/watched-proxy.ts";
 
 const clientAt = (at: Endpoint) =>
   new OpenAI({ ...at, maxRetries: 1, organization: null, project: null, logLevel: "off" });
 
-function bodyOf({ prompt, outputTokensMax, tool }: Wish) {
+function bodyOf({ prompt, outputTokensMax, tool }: CallParams) {
   return {
     model: "gpt-4o",
     messages: [{ role: "user", content: prompt }],
@@ -37,12 +37,12 @@ function answerOf({ choices: [choice], usage }: OpenAI.Chat.ChatCompletion) {
 const openai: SdkClient = {
   name: "openai",
   asksForUsage: false,
-  async plain(at, wish) {
-    return answerOf(await clientAt(at).chat.completions.create(bodyOf(wish)));
+  async plain(at, params) {
+    return answerOf(await clientAt(at).chat.completions.create(bodyOf(params)));
   },
-  async streamed(at, wish, received) {
-    const usage = wish.usage === true && { stream_options: { include_usage: true } };
-    const runner = clientAt(at).chat.completions.stream({ ...bodyOf(wish), ...usage });
+  async streamed(at, params, received) {
+    const usage = params.usage === true && { stream_options: { include_usage: true } };
+    const runner = clientAt(at).chat.completions.stream({ ...bodyOf(params), ...usage });
     runner.on("content", (piece) => received(piece));
     return answerOf(await runner.finalChatCompletion());
   },

@@ -85,7 +85,7 @@ describe("what the gateway has billed", () => {
   });
 });
 
-describe("a counter is not taken", () => {
+describe("a counter is not used", () => {
   const balance = "equivalent_in_usd";
   it.each<[string, readonly AccountFigures[], string]>([
     [
@@ -160,7 +160,7 @@ describe("a counter is not taken", () => {
     },
   );
 
-  it("where the ledger wrote nothing it is not called dead", () => {
+  it("where the ledger wrote nothing it is not reported as unchanging", () => {
     const [first, last] = samples(pack("5", "10000", "100"), pack("5", "9999", "99.99"));
     if (first === undefined || last === undefined) throw new Error("two samples");
     expect(measureOf([first, { ...last, after: totals(0) }])?.name).toBe("used_credits");

@@ -145,7 +145,7 @@ describe("samples that retention thins", () => {
     expect(thinned([at(7 * 24, 0), at(7 * 24, 1), at(7 * 24, 2)])).toEqual([]);
   });
 
-  it("are of each hour all but the first, after a week", () => {
+  it("after a week are all but the first of each hour", () => {
     expect(thinned([at(8 * 24, 0), at(8 * 24, 30), at(8 * 24, 59), at(8 * 24 - 1, 0), at(8 * 24 - 1, 1)])).toEqual([
       1, 2, 4,
     ]);
@@ -160,14 +160,14 @@ describe("samples that retention thins", () => {
     expect(thinned(of(1))).toEqual([1]);
   });
 
-  it("are of each day all but the first, after a hundred days", () => {
+  it("after a hundred days are all but the first of each day", () => {
     expect(thinned([at(101 * 24, 0), at(101 * 24 - 5, 0), at(101 * 24 - 23, 59), at(101 * 24 - 24, 0)])).toEqual([
       1, 2,
     ]);
     expect(thinned([at(100 * 24, 0), at(100 * 24 - 1, 0)])).toEqual([]);
   });
 
-  it("begin to be thinned by hours and days at their age to the millisecond", () => {
+  it("are thinned by hours and days from an exact age in milliseconds", () => {
     const asked = (...times: readonly number[]) => times.map((askedAt) => at(0, 0, { askedAt }));
     const later = now + hour / 2;
     expect(samplesToThin(asked(later - 7 * day - 1, later - 7 * day), later)).toEqual([]);

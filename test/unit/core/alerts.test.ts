@@ -76,7 +76,7 @@ describe("budgets", () => {
     expect(new Set([keyOf({ spent: "4" }), ...others]).size).toBe(4);
   });
 
-  it("each threshold fires once in a window, at the first look at which there is cause, and never without", () => {
+  it("each threshold fires once in a window, at the first check with a cause, and never without one", () => {
     const step = record({
       spend: bigInt({ min: 0n, max: 400n }),
       hold: bigInt({ min: -300n, max: 300n }),

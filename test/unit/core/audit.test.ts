@@ -100,7 +100,7 @@ describe("what the audit shows", () => {
     });
   });
 
-  it("of a team and a budget is all that they are", () => {
+  it("of a team and a budget is everything", () => {
     expect(teamDetails(team)).toEqual({
       name: "red",
       models: null,
@@ -230,7 +230,7 @@ describe("an entry", () => {
     expect(JSON.stringify(entry)).not.toContain("secret");
   });
 
-  it("is one of a change only where something is different", () => {
+  it("exists for a change only where something is different", () => {
     expect(changesAnything(keyEntry("keys.update", key, { ...key }, made))).toBe(false);
     expect(changesAnything(keyEntry("keys.update", key, { ...key, team: null }, made))).toBe(true);
     expect(changesAnything(keyEntry("keys.update", key, { ...key, digest: "another" }, made))).toBe(false);
@@ -248,7 +248,7 @@ describe("an entry", () => {
     ]).toEqual(["keys.update", "keys.rotate"]);
   });
 
-  it("can be by farebox or by the settings, and no admin is called so", () => {
+  it("can be by farebox or by the settings, which are not names of admins", () => {
     expect([settingsAdmin, fareboxAdmin, reservedAdminNames]).toEqual(["env", "farebox", ["env", "farebox"]]);
     expect([adminRoles, adminFailures]).toEqual([
       ["viewer", "editor"],

@@ -10,7 +10,7 @@ it("doubles the pause from 5 s up to an hour, less up to half of it", () => {
   expect(nextTryAt({ ...failed, random: 0.5 })).toBe(3_750);
 });
 
-it("heeds what the receiver asks for, up to an hour", () => {
+it("respects the pause that the receiver asks for, up to an hour", () => {
   expect(nextTryAt({ ...failed, retryAfterMs: 30_000 })).toBe(30_000);
   expect(nextTryAt({ ...failed, retryAfterMs: 1 })).toBe(5_000);
   expect(nextTryAt({ ...failed, retryAfterMs: 1e12 })).toBe(pauseMsMax);

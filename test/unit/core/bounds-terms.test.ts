@@ -134,7 +134,7 @@ describe("the bound of hosted tools", () => {
     [1, 100 * 2 + 10],
     [2, 100 * 3 + 10 + 20],
     [3, 100 * 4 + 10 + 20 + 30],
-  ])("for %i calls has the prompt read again after each: %i tokens", (calls, expected) => {
+  ])("for %i calls counts the prompt again after each: %i tokens", (calls, expected) => {
     expect(promptWithCalls(100, { ...bound, calls, inputTokensPerCall: 10 })).toBe(expected);
   });
 

@@ -99,7 +99,7 @@ describe("a scope", () => {
     expect(parseScope(text)).toBeUndefined();
   });
 
-  it("is looked for among no others than those that can apply", () => {
+  it("is searched only among those that can apply", () => {
     expect([alice, inSession, alone, openInTeam, open].map(scopesApplyingTo)).toEqual([
       ["all", "key:alice", "each-key", "team:red", "each-key:red"],
       ["all", "key:alice", "each-key", "key:alice tag:session=run_1", "team:red", "each-key:red"],
@@ -120,7 +120,7 @@ describe("a scope", () => {
     expect(scopes.map((each) => subjectOf(each, alice))).toEqual(["", "", "", "alice", "alice"]);
   });
 
-  it("names a key as its users know it, and by its id where it is gone", () => {
+  it("names a key by its name, and by its id where it is gone", () => {
     const nameOf = (id: string) => (id === "k1" ? "alice" : null);
     expect(namedScope({ kind: "key", key: "k1" }, nameOf)).toBe("key:alice");
     expect(namedScope({ kind: "key", key: "k2" }, nameOf)).toBe("key:k2");

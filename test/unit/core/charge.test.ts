@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { correctionFault, sources, type Charge } from "../../../src/core/charge.ts";
 import { picoUsdMax, type PicoUsd } from "../../../src/core/money.ts";
 
-it("an amount is known from one of four sources, the surest first", () => {
+it("an amount has one of four sources, the most certain first", () => {
   expect(sources).toEqual(["reported", "counted", "partial", "assumed"]);
 });
 

@@ -41,7 +41,7 @@ describe("costOf", () => {
     expect(formatUsd(cost.charged)).toBe("4.499998");
   });
 
-  it("asks a flat price whatever the tokens", () => {
+  it("charges a flat price for any tokens", () => {
     const flat = price({ perRequest: { charged: usd("0.04"), list: usd("0.05") } });
     expect(costOf(flat, { ...noTokens, input: 9, output: 9 })).toEqual({
       charged: usd("0.04"),
@@ -50,14 +50,14 @@ describe("costOf", () => {
     });
   });
 
-  it("fills a shortfall of tokens up at the output rate", () => {
+  it("fills up a shortfall of tokens at the output rate", () => {
     const cost = costOf(price({ minimum: { tokens: 1000, usd: usd("0") } }), { ...noTokens, input: 100, output: 100 });
     expect(formatUsd(cost.charged)).toBe("0.004625");
     expect(formatUsd(cost.list)).toBe("0.00125");
     expect(cost.minimumApplied).toBe(true);
   });
 
-  it("fills a shortfall of USD up, and says so only when it did", () => {
+  it("fills up a shortfall of USD, and reports it only when it did", () => {
     const minimal = price({ minimum: { tokens: 0, usd: usd("0.005") } });
     expect(costOf(minimal, { ...noTokens, output: 1 })).toMatchObject({ charged: usd("0.005"), minimumApplied: true });
     expect(costOf(minimal, { ...noTokens, output: 1000 })).toMatchObject({
@@ -122,7 +122,7 @@ describe("costOf", () => {
 });
 
 describe("canonicalPrice", () => {
-  it("is read back whole, and written the same again", () => {
+  it("is read back completely, and written the same again", () => {
     fc.assert(
       fc.property(prices, (price) => {
         const text = canonicalPrice(price);
@@ -132,7 +132,7 @@ describe("canonicalPrice", () => {
     );
   });
 
-  it("does not depend on the order in which a price was put together", () => {
+  it("does not depend on the order of a price's fields", () => {
     const one = price();
     const other = Object.fromEntries(Object.entries(one).toReversed()) as unknown as typeof one;
     expect(canonicalPrice(other)).toBe(canonicalPrice(one));

@@ -69,7 +69,7 @@ describe("a mistyped name", () => {
     );
   });
 
-  it("is shown with its place", () => {
+  it("is shown with its position", () => {
     expect(formatFault({ file: "pricing/openai.yaml", line: 12, column: 7, message: "wrong" })).toBe(
       "pricing/openai.yaml:12:7: wrong",
     );

@@ -43,7 +43,7 @@ it.each([
 });
 
 describe("a session", () => {
-  it("is open until it expires, and ended whenever it was", () => {
+  it("is open until it expires or is ended", () => {
     expect(runSessionStates).toEqual(["open", "ended", "expired"]);
     expect(stateOfSession(session(), noon + 999)).toBe("open");
     expect(stateOfSession(session(), noon + 1000)).toBe("expired");
@@ -51,7 +51,7 @@ describe("a session", () => {
     expect(stateOfSession(session({ endedAt: noon }), noon + 1000)).toBe("ended");
   });
 
-  it("has the scope of its key and itself", () => {
+  it("has a scope of its key and of itself", () => {
     expect(scopeOfSession(session())).toStrictEqual({ kind: "key", key: "k1", session: "run_1" });
   });
 

@@ -85,7 +85,7 @@ describe("a group's fraction that explains a difference", () => {
     ]);
   });
 
-  it("is that of the group alone: the others' charges stand as they are", () => {
+  it("is that of the group alone: the others' charges are unchanged", () => {
     const found = explainingGroups(compared("10", "8"), [official("4"), small("6")]);
     expect(found.map(({ group, fraction, insteadOf }) => [group, fraction, insteadOf])).toEqual([
       ["official", 500_000n, million],

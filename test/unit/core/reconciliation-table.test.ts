@@ -494,7 +494,7 @@ describe("what moved the account", () => {
     expect(outcome(rows)).toMatchObject({ samples: 3, movements: [] });
   });
 
-  it("while nothing ran, on a counter, is use by others or a refund", () => {
+  it("is use by others or a refund where a counter moved while nothing ran", () => {
     const still = { written: 5 };
     const rows = [
       pack(0, {}, 1_000_000, 100, still),
@@ -508,7 +508,7 @@ describe("what moved the account", () => {
     ]);
   });
 
-  it("back while requests ran, on a counter, is left out", () => {
+  it("is left out where a counter fell while requests ran", () => {
     const rows = [
       pack(0, {}, 1_000_000, 100),
       pack(100, {}, 999_900, 200),

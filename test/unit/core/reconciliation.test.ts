@@ -202,7 +202,7 @@ describe("the ledger compared with the account", () => {
     expect(less.outcome()).toMatchObject({ difference: -usd("1"), agrees: false });
   });
 
-  it("takes what was pending at either end as a doubt, whichever side billed it first", () => {
+  it("treats what was pending at either end as a doubt, whichever side billed it first", () => {
     const hold = usd("3");
     const running = new World()
       .begin(hold)
@@ -306,7 +306,7 @@ describe("the ledger compared with the account", () => {
     expect(named(outcome)).toEqual({ use_by_others: "4.00", top_up: "20.00", expired: "2.00", frozen: "0.30" });
   });
 
-  it("takes what comes late for the requests before it, not for others", () => {
+  it("attributes late billing to the earlier requests, not to others", () => {
     const late = new World()
       .sample()
       .charge(usd("5"), { billed: usd("3") })
@@ -423,7 +423,7 @@ describe("a property of reconciliation", () => {
 describe("retention of samples", () => {
   const dayMs = 86_400_000;
 
-  it("keeps one an hour after a week and one a day after a hundred, and never loses what moved in silence", () => {
+  it("keeps one an hour after a week and one a day after a hundred, and never loses what moved without requests", () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 120 }), fc.constantFrom(100n, 101n), (steps, percent) => {
         const { samples } = lived(steps, "credits", percent);

@@ -365,7 +365,7 @@ describe("a cut answer", () => {
     expect(settlementFor(of, outcome)).toStrictEqual(expected);
   });
 
-  it("counts no output that was under way of a whole answer", () => {
+  it("counts no undelivered output of a complete answer", () => {
     expect(settlementFor(reserved, counted(7, 3, { inFlightTokens: 50 }))).toMatchObject({ tokens: tokens(7, 3) });
   });
 });
@@ -454,7 +454,7 @@ it.each<[Outcome, number | null]>([
   expect(tokensUsed(outcome)).toBe(expected);
 });
 
-it("an outcome that no one knows is a bug", () => {
+it("an unknown outcome is a bug", () => {
   const outcome = { kind: "new" } as unknown as Outcome;
   expect(() => settlementFor(reserved, outcome)).toThrow("unreachable");
   expect(() => tokensUsed(outcome)).toThrow("unreachable");

@@ -58,7 +58,7 @@ describe("settlementFor", () => {
     });
   });
 
-  it("counts at least what a model that reasons unseen may have produced, and never more than was held", () => {
+  it("counts at least the possible hidden output of a reasoning model, and never more than was held", () => {
     const counted = {
       kind: "counted",
       tokens: { ...noTokens, input: 10, output: 20 },
@@ -75,7 +75,7 @@ describe("settlementFor", () => {
     });
   });
 
-  it("counts what was plainly written also beyond the hold: a gateway that wrote more than it was asked for is overage", () => {
+  it("counts visible output also above the hold: output beyond the requested maximum is overage", () => {
     const tokens = { ...noTokens, input: 10, output: million };
     const outcome: Outcome = { kind: "counted", tokens, errorFactor: 1500 as Permille, hiddenTokens: 0 };
     expect(settlementFor(reserved, outcome)).toMatchObject({
@@ -85,7 +85,7 @@ describe("settlementFor", () => {
     });
   });
 
-  it("posts the delivered part of a cut answer, or what may have been produced unseen when that is more", () => {
+  it("posts the delivered part of a cut answer, or the possible hidden output when that is more", () => {
     const cut = {
       kind: "cut",
       promptTokens: 100,
@@ -167,7 +167,7 @@ describe("settlementFor", () => {
     );
   });
 
-  it("posts a cut answer beyond its hold as overage, as a whole one", () => {
+  it("posts a cut answer above its hold as overage, like a complete one", () => {
     const small: Reserved = { hold: usd("0.01"), price: price() };
     const counts = { errorFactor: unchanged, hiddenTokens: 0 };
     const cut: Outcome = {
@@ -242,7 +242,7 @@ describe("settlementFor", () => {
     );
   });
 
-  it("posts what was written beyond a hold of nothing, and no estimate", () => {
+  it("posts visible output above a hold of 0, and no estimate", () => {
     const free: Reserved = { hold: noMoney, price: price() };
     const cut: Outcome = {
       kind: "cut",

@@ -79,7 +79,7 @@ describe("a mark", () => {
 describe("a stream", () => {
   const judge = () => new BurstJudge({ sliceTokens: 1024 });
 
-  it("is a burst where more text than the reserve comes at once, whatever its chunks, and says so once", () => {
+  it("is a burst where more text than the reserve arrives at once, in any chunks, and reports it once", () => {
     const all = judge();
     all.wrote(1025);
     expect([all.update(0, 0), all.isLive]).toEqual([true, false]);
@@ -103,7 +103,7 @@ describe("a stream", () => {
     }
   });
 
-  it("has come at once within a tenth of a second, and is live with the first byte beyond the reserve", () => {
+  it("counts as arriving at once within a tenth of a second, and is live with the first byte beyond the reserve", () => {
     const tenth = judge();
     tenth.wrote(1000);
     tenth.update(0, 0);

@@ -44,14 +44,14 @@ describe("a stream under its first slice of 1024", () => {
     expect(mustPause(at(more), slices)).toBe(pauses);
   });
 
-  it("keeps a quarter for what is under way, and grows by a whole", () => {
+  it("keeps a quarter for output in transit, and grows by a full slice", () => {
     expect(reserveTokens(slices)).toBe(256);
     expect(nextCover(at({ counted: 512 }), slices)).toEqual({ wanted: 2048, least: 1281 });
     expect(nextCover(at({ covered: 16_000, counted: 15_900 }), slices)).toEqual({ wanted: 16_384, least: 16_257 });
     expect(nextCover(at({ counted: 9000 }), slices)).toEqual({ wanted: 10_024, least: 9257 });
   });
 
-  it("when it is ended leaves at most the reserve under way", () => {
+  it("leaves at most the reserve in transit when it is ended", () => {
     expect(tokensInFlight({ tokens: 100, tookMs: 1000 }, 60, slices)).toBe(6);
     expect(tokensInFlight({ tokens: 100, tookMs: 1000 }, 61, slices)).toBe(7);
     expect(tokensInFlight({ tokens: 100, tookMs: 1000 }, 60_000, slices)).toBe(256);
@@ -85,7 +85,7 @@ describe("whatever a stream writes", () => {
     );
   });
 
-  it("it never has more than its hold pays for by more than one piece, is stopped only where its budget is used, and ends", () => {
+  it("it exceeds its hold by at most one piece, is stopped only where its budget is used, and ends", () => {
     fc.assert(
       fc.property(
         anySlices,

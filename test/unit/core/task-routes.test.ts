@@ -89,7 +89,7 @@ describe("the route of a request", () => {
     expect(matchRoute(routes, method, path)).toEqual(expected);
   });
 
-  it("is the first one whose spelling comes near", () => {
+  it("is the first one with a similar spelling", () => {
     const upper = route("/LUMA/make");
     expect(matchRoute([make, upper], "POST", "/Luma/make")).toEqual(misspelled(make));
     expect(matchRoute([make, upper], "POST", "/LUMA/make")).toEqual(found(upper));

@@ -33,7 +33,7 @@ const completed = (consumption: Consumption | null): TaskOutcome => ({
 const failed = (consumption: Consumption | null): TaskOutcome => ({ kind: "ended", status: "failed", consumption });
 const expired = (consumption: Consumption | null): TaskOutcome => ({ kind: "expired", consumption });
 
-describe("what becomes of a task's hold", () => {
+describe("the settlement of a task's hold", () => {
   it.each<[string, ReservedTask, TaskOutcome, object]>([
     [
       "completed, consumption of a known unit",
@@ -162,7 +162,7 @@ describe("what becomes of a task's hold", () => {
     expect(taskSettlementFor(reserved, outcome, units).settlement).toMatchObject(expected);
   });
 
-  it("follows from what is kept of it", () => {
+  it("follows from its stored fields", () => {
     const text = fc
       .tuple(fc.bigInt({ min: 0n, max: 10n ** 20n }), fc.nat(6))
       .map(([digits, places]) => plainDecimal(`${digits}e-${places}`) ?? "0");
@@ -233,7 +233,7 @@ describe("the times of a task", () => {
     }
   });
 
-  it("looks soon while a task is young, every minute when it is old, and once at its deadline", () => {
+  it("polls often while a task is new, every minute when it is old, and once at its deadline", () => {
     const born = { createdAt: 0, deadlineAt: generalLimitMs };
     expect([0, 0.999].map((random) => nextPollAt(born, 0, random))).toEqual([2250, 3749]);
     expect(nextPollAt(born, 40_000, 0.5)).toBe(50_000);

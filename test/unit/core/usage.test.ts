@@ -63,7 +63,7 @@ const promptParts = (usage: StatedUsage) => kept(usage) + usage.audioInput + usa
 const completionParts = (usage: StatedUsage) => usage.reasoning + usage.audioOutput + usage.imageOutput;
 
 describe("decompose", () => {
-  it("takes nested parts out of their wholes", () => {
+  it("subtracts nested parts from their totals", () => {
     const usage = decompose({ ...nothing, prompt: 100, completion: 50, total: 150, cached: 30, reasoning: 20 });
     expect(usage).toEqual({
       tokens: { ...noTokens, input: 70, cached_input: 30, output: 30, reasoning: 20 },
@@ -71,7 +71,7 @@ describe("decompose", () => {
     });
   });
 
-  it("believes the total where the completion leaves reasoning out", () => {
+  it("uses the total where the completion leaves reasoning out", () => {
     const { tokens } = decompose({ ...nothing, prompt: 10, completion: 5, total: 115, reasoning: 100 });
     expect(tokens).toEqual({ ...noTokens, input: 10, output: 5, reasoning: 100 });
   });
@@ -94,7 +94,7 @@ describe("decompose", () => {
     });
   });
 
-  it("has parts that add up to the whole where they fit into it, and doubts the others", () => {
+  it("has parts that add up to the total where they fit into it, and doubts the others", () => {
     fc.assert(
       fc.property(anyUsage, (stated) => {
         const { tokens, clamped, doubts } = decompose(stated);
@@ -109,7 +109,7 @@ describe("decompose", () => {
     );
   });
 
-  it("gives details that fit into their wholes the tokens that they state", () => {
+  it("counts details that fit into their totals as stated", () => {
     fc.assert(
       fc.property(plainUsage, (stated) => {
         const completion = Math.max(stated.completion ?? 0, (stated.total ?? 0) - stated.prompt);
@@ -199,7 +199,7 @@ describe("mergeUsage", () => {
     }
   });
 
-  it("counts each class as the larger of two has it, with a doubt", () => {
+  it("counts the larger of two values for each class, with a doubt", () => {
     const merged = mergeUsage(usage({ input: 10, output: 5 }), usage({ input: 4, cached_input: 6, output: 95 }));
     expect(merged).toEqual({
       tokens: { ...noTokens, input: 10, cached_input: 6, output: 95 },

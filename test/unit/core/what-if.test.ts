@@ -87,7 +87,7 @@ describe("recomputeUnder", () => {
     expect(recomputeUnder(charge(), () => why)).toEqual({ ok: false, why });
   });
 
-  it("says what would be beyond a charge", () => {
+  it("reports what would be above a charge", () => {
     const dear = price({ tiers: [tier(0, rates({ input: "10000", output: "10000" }))] });
     const tokens = { ...noTokens, input: 900_000_000_000, output: 900_000_000_000 };
     expect(recomputeUnder(charge({ tokens }), () => dear)).toEqual({ ok: false, why: "too_large" });

@@ -4,7 +4,7 @@ import type { AlertType } from "../../../src/core/alerts.ts";
 import { startAlerts } from "../../../src/jobs/alerts.ts";
 import { alwaysMine } from "../../../src/jobs/job-claims.ts";
 import { listAlerts } from "../../../src/reporting/alerts.ts";
-import { heardLog } from "../../support/heard-log.ts";
+import { captureLog } from "../../support/captured-log.ts";
 import { alice, budget, endAt, holdOf, memoryStore, noon, posting, utc } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 
@@ -14,7 +14,7 @@ const hourMs = 3_600_000;
 async function world(start = noon) {
   const clock = manualClock(start);
   const { ledger, samples, outbox } = memoryStore({ clock });
-  const log = heardLog();
+  const log = captureLog();
   const counts: AlertType[] = [];
   let serial = 0;
   const self = {
@@ -82,7 +82,7 @@ it("reports a threshold within a second of the spending, once, despite further s
     self.clock.advance(999);
     expect(self.woken).toBe(0);
     self.clock.advance(1);
-    await self.log.heard("alerts raised");
+    await self.log.logged("alerts raised");
     expect(await self.texts()).toEqual([
       "Farebox: the budget key:alice per 1d has reached 80 %. Spent: 0.801 of 1.00 USD. It resets at 2026-11-21T00:00:00.000Z.",
     ]);

@@ -8,7 +8,7 @@ import { startDelivery, type DeliveryResult } from "../../../src/jobs/delivery.t
 import { alwaysMine } from "../../../src/jobs/job-claims.ts";
 import type { Message, NewMessage } from "../../../src/ports/outbox.ts";
 import { createWebhookSender } from "../../../src/gateway/webhooks/webhook-sender.ts";
-import { heardLog } from "../../support/heard-log.ts";
+import { captureLog } from "../../support/captured-log.ts";
 import { memoryStore, noon } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { startReceiver, status } from "../../support/webhook-receiver.ts";
@@ -35,7 +35,7 @@ function world(
 ) {
   const clock = manualClock(noon);
   const { outbox } = memoryStore({ clock });
-  const log = heardLog();
+  const log = captureLog();
   const results: DeliveryResult[] = [];
   const start = () =>
     startDelivery({

@@ -387,7 +387,7 @@ describe("why an amount may differ from the bill", () => {
     expect((await posted(chatCompletions, chat, hello)).doubts).toBeUndefined();
   });
 
-  it("is the time that a model ran which reasons unseen", async () => {
+  it("is the run time of a model with hidden reasoning", async () => {
     expect(await posted(chatCompletions, chat, hello, { model: "gpt-5" })).toMatchObject({
       source: "counted",
       doubts: ["time_based"],

@@ -6,7 +6,7 @@ import type { CatalogueModel } from "../../../src/ports/catalogue.ts";
 import type { Charging, ExtendResult } from "../../../src/ports/ledger.ts";
 import { GrowingHold, pauseMsMax, type GrowDeps } from "../../../src/request/growing-hold.ts";
 import type { Growth, Pricer, Reservation } from "../../../src/request/price.ts";
-import { heardLog } from "../../support/heard-log.ts";
+import { captureLog } from "../../support/captured-log.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { only } from "../../support/only.ts";
 import { catalogueOf, characterCounter, model, noon, request } from "./examples.ts";
@@ -60,10 +60,10 @@ const settle = () => new Promise<void>(setImmediate);
 /** A stream under a hold of one slice. The test answers for the ledger; everything else runs as in a proxy, by a clock of its own. */
 function streaming(setting: Setting = {}) {
   const clock = manualClock();
-  const log = heardLog();
+  const log = captureLog();
   const asked: (readonly [wanted: number, least: number])[] = [];
   const answers: { readonly resolve: (result: ExtendResult) => void; readonly reject: (error: Error) => void }[] = [];
-  const heard: unknown[] = [];
+  const refusals: unknown[] = [];
   const stopped: unknown[] = [];
   const rooms: bigint[] = [];
   const saw: string[] = [];
@@ -104,7 +104,7 @@ function streaming(setting: Setting = {}) {
     clock,
     log,
     scopeName: async ({ window }) => `scope of ${window.budget.id}`,
-    events: { refused: (refusal) => void heard.push(refusal) },
+    events: { refused: (refusal) => void refusals.push(refusal) },
   };
   const hold = new GrowingHold(deps, {
     id: "c1",
@@ -127,7 +127,7 @@ function streaming(setting: Setting = {}) {
     clock,
     log,
     asked,
-    heard,
+    refusals,
     stopped,
     rooms,
     saw,
@@ -158,7 +158,7 @@ describe("a stream with a stated maximum of 200", () => {
   // A tenth and 64 more is the slack.
   const stated = { statedTokens: 200, hold: costAt(200) };
 
-  it("is left alone as far as its gateway can be taken to obey", async () => {
+  it("is not watched as far as its gateway can be expected to obey", async () => {
     const stream = streaming(stated);
     await stream.writes(284);
     expect([stream.asked, stream.paces]).toEqual([[], []]);
@@ -166,7 +166,7 @@ describe("a stream with a stated maximum of 200", () => {
     expect(await stream.hold.settled()).toBe(costAt(200));
   });
 
-  it("is held for as it passes that, and ended where its budget has no room", async () => {
+  it("extends its hold beyond that, and is ended where its budget has no room", async () => {
     const stream = streaming(stated);
     await stream.writes(285);
     expect([stream.asked, stream.paces]).toEqual([[[149, 102]], ["pause"]]);
@@ -196,7 +196,7 @@ describe("a stream with a stated maximum of 200", () => {
     expect([stream.asked, stream.paces, stream.saw]).toEqual([[], [], []]);
   });
 
-  it("may leave unread what cannot pass it", () => {
+  it("may leave unread what cannot exceed it", () => {
     expect(streaming(stated).hold.unreadBytes).toBe(200);
     expect(streaming({ ...stated, model: { tokensPerByte: 1500 as never } }).hold.unreadBytes).toBe(133);
     expect(streaming().hold.unreadBytes).toBe(0);
@@ -286,10 +286,10 @@ describe("a hold of 64 tokens", () => {
     expect(stream.paces).toEqual(["pause", "resume"]);
     expect(stream.clock.waiting).toBe(0);
     await stream.passes(pauseMsMax);
-    expect([stream.stopped, stream.heard]).toEqual([[], []]);
+    expect([stream.stopped, stream.refusals]).toEqual([[], []]);
   });
 
-  it("pauses again after it went on", async () => {
+  it("pauses again after it continued", async () => {
     const stream = streaming();
     await stream.writes(48);
     await stream.answers(granted(64));
@@ -347,7 +347,7 @@ describe("an extension without room", () => {
     expect([stream.stopped, stream.rooms.length]).toEqual([[], 1]);
     expect(stream.paces).toEqual(["resume", "pause", "resume"]);
     await stream.passes(10);
-    expect(stream.heard).toEqual([outOfBudget]);
+    expect(stream.refusals).toEqual([outOfBudget]);
     expect(stream.stopped).toEqual([["budget_exceeded", outOfBudget]]);
     expect(await stream.hold.settled()).toBe(costAt(64));
   });
@@ -395,7 +395,7 @@ describe("an extension without room", () => {
     ["as much", lower(0)],
     ["more", lower(-20)],
     ["all of it", { hold: costAt(0), growth: null }],
-  ])("gains nothing by a count that holds %s", async (_, tighter) => {
+  ])("gains nothing from a count that holds %s", async (_, tighter) => {
     const stream = streaming({ tighter });
     await stream.writes(32);
     await stream.answers(noRoom);
@@ -426,7 +426,7 @@ describe("a ledger that cannot be written", () => {
     expect(stream.asked).toHaveLength(10);
   });
 
-  it("ends a stream that has stood still for two seconds", async () => {
+  it("ends a stream that has paused for two seconds", async () => {
     const stream = streaming();
     await stream.writes(48);
     await stream.passes(pauseMsMax - 1);
@@ -436,7 +436,7 @@ describe("a ledger that cannot be written", () => {
     await stream.passes(9);
     expect(stream.stopped).toEqual([]);
     await stream.passes(1);
-    expect(stream.heard).toEqual([outOfLedger]);
+    expect(stream.refusals).toEqual([outOfLedger]);
     expect(stream.stopped).toEqual([["ledger_unavailable", outOfLedger]]);
     // The answer comes too late to change that, and is part of what is held.
     await stream.answers(granted(64));
@@ -525,7 +525,7 @@ describe("a stream that cannot be read", () => {
     stream.hold.cannotRead();
     await stream.answers(noRoom);
     await stream.passes(10);
-    expect([stream.heard, stream.hold.inFlightTokens, stream.log.lines]).toEqual([[], 0, []]);
+    expect([stream.refusals, stream.hold.inFlightTokens, stream.log.lines]).toEqual([[], 0, []]);
   });
 });
 
@@ -581,7 +581,7 @@ describe("a stream that is over", () => {
     await stream.writes(1000);
     await stream.answers(noRoom);
     await stream.passes(pauseMsMax);
-    expect([stream.asked.length, stream.stopped, stream.heard]).toEqual([1, [], []]);
+    expect([stream.asked.length, stream.stopped, stream.refusals]).toEqual([1, [], []]);
     expect(await stream.hold.settled()).toBe(costAt(64));
   });
 
@@ -594,7 +594,7 @@ describe("a stream that is over", () => {
     stream.hold.end();
     await stream.answers(answer);
     await stream.passes(10);
-    expect([stream.stopped, stream.heard, stream.clock.waiting]).toEqual([[], [], 0]);
+    expect([stream.stopped, stream.refusals, stream.clock.waiting]).toEqual([[], [], 0]);
   });
 
   it("is read to its last byte while it is being ended", async () => {
@@ -637,7 +637,7 @@ describe("a stream that is over", () => {
     await stream.answers({ ok: false, reason: "not_pending" });
     stream.hold.end();
     await stream.passes(10);
-    expect([stream.stopped, stream.heard, stream.hold.inFlightTokens]).toEqual([[], [], 0]);
+    expect([stream.stopped, stream.refusals, stream.hold.inFlightTokens]).toEqual([[], [], 0]);
   });
 });
 
@@ -649,7 +649,7 @@ describe("what the gateway was writing unread when a stream was ended", () => {
     await stream.writes(22);
     await stream.answers({ ok: false, reason: "not_pending" });
     expect(stream.hold.inFlightTokens).toBe(0);
-    // What arrives while it is ended counts as well: 40 tokens in 105 ms, and 5 + 50 ms unheard.
+    // What arrives while it is ended counts as well: 40 tokens in 105 ms, and 5 + 50 ms before it learns of it.
     await stream.passes(5);
     stream.hold.output.unknown(8);
     await stream.passes(5);
@@ -664,7 +664,7 @@ describe("what the gateway was writing unread when a stream was ended", () => {
     await stream.writes(31);
     await stream.answers({ ok: false, reason: "not_pending" });
     await stream.passes(10);
-    // 32 tokens in 1000 ms, and 10 + 50 ms unheard.
+    // 32 tokens in 1000 ms, and 10 + 50 ms before it learns of it.
     expect(stream.hold.inFlightTokens).toBe(2);
   });
 

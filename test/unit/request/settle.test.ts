@@ -7,7 +7,7 @@ import type { ChargePosted, Events } from "../../../src/ports/events.ts";
 import type { Charging, SettleResult } from "../../../src/ports/ledger.ts";
 import { settleCharge, type SettleParams } from "../../../src/request/settle.ts";
 import { memoryStore } from "../../support/ledger-fixtures.ts";
-import { heardLog, type HeardLine } from "../../support/heard-log.ts";
+import { captureLog, type CapturedLine } from "../../support/captured-log.ts";
 import { only } from "../../support/only.ts";
 import { model, noon, pinned, someone } from "./examples.ts";
 
@@ -22,7 +22,7 @@ const cut = { kind: "cut", promptTokens: 100, deliveredTokens: 3, errorFactor: u
 function settling(methods: Partial<Charging>) {
   const ledger = only<Charging>(methods);
   const posted: ChargePosted[] = [];
-  const log = heardLog();
+  const log = captureLog();
   const deps = {
     ledger,
     events: { posted: (event: ChargePosted) => posted.push(event) } as unknown as Events,
@@ -131,10 +131,10 @@ describe("a settlement that posts", () => {
     const { order, posted, lines } = await held();
     await order(outcome);
     expect(posted).toHaveLength(1);
-    const expected: HeardLine[] =
+    const expected: CapturedLine[] =
       fields === null
         ? []
-        : [{ level: "warn", fields: fields as HeardLine["fields"], message: "settled without a plain report" }];
+        : [{ level: "warn", fields: fields as CapturedLine["fields"], message: "settled without a plain report" }];
     expect(lines).toEqual(expected);
   });
 });

@@ -16,7 +16,7 @@ export interface Answer {
   readonly tools: readonly { readonly name: string; readonly input: unknown }[];
 }
 
-export interface Wish {
+export interface CallParams {
   readonly prompt: string;
   readonly outputTokensMax: number;
   /** Asks for the usage of a stream in the client's own way. */
@@ -34,9 +34,9 @@ export const weatherTool = {
 /** A library, and what its user sees. It asks once more where it thinks that this may help. */
 export interface SdkClient {
   readonly name: string;
-  plain(at: Endpoint, wish: Wish): Promise<Answer>;
+  plain(at: Endpoint, params: CallParams): Promise<Answer>;
   /** Rejects when the user is told of an error, by whatever way; `received` is handed the text as it comes. */
-  streamed(at: Endpoint, wish: Wish, received: (text: string) => void): Promise<Answer>;
+  streamed(at: Endpoint, params: CallParams, received: (text: string) => void): Promise<Answer>;
   /** True if a stream's usage is asked for when the user does not. */
   readonly asksForUsage: boolean;
   /** Expectations of the error: its class and members. */
@@ -46,7 +46,7 @@ export interface SdkClient {
   >;
 }
 
-const wish: Wish = { prompt: "Say hello.", outputTokensMax: 60 };
+const params: CallParams = { prompt: "Say hello.", outputTokensMax: 60 };
 
 export function describeSdk(client: SdkClient): void {
   let proxy: WatchedProxy;
@@ -58,7 +58,7 @@ export function describeSdk(client: SdkClient): void {
 
   describe(client.name, () => {
     it("reads a plain answer and its usage", async () => {
-      const answer = await client.plain(proxy.rich, wish);
+      const answer = await client.plain(proxy.rich, params);
       const seen = await proxy.seen();
       const { tokens } = chargedAsBilled(seen, "reported");
       expect(answer.text).toBe(await gatewayText(seen.atGateway[0] ?? ""));
@@ -66,7 +66,7 @@ export function describeSdk(client: SdkClient): void {
     });
 
     it("reads a stream as it is asked for by default", async () => {
-      const { answer, pieces } = await stream(proxy.rich, wish);
+      const { answer, pieces } = await stream(proxy.rich, params);
       const seen = await proxy.seen();
       const { tokens } = chargedAsBilled(seen, "reported");
       expect(pieces.length).toBeGreaterThan(10);
@@ -75,38 +75,38 @@ export function describeSdk(client: SdkClient): void {
     });
 
     it("reads a stream with usage", async () => {
-      const { answer } = await stream(proxy.rich, { ...wish, usage: true });
+      const { answer } = await stream(proxy.rich, { ...params, usage: true });
       const { tokens } = chargedAsBilled(await proxy.seen(), "reported");
       expect(answer.usage).toEqual({ input: tokens.input, output: tokens.output });
     });
 
     it("calls a tool, plain and streamed", async () => {
       const call = { name: "weather", input: { city: expect.any(String) as string } };
-      expect((await client.plain(proxy.rich, { ...wish, tool: true })).tools).toEqual([call]);
+      expect((await client.plain(proxy.rich, { ...params, tool: true })).tools).toEqual([call]);
       chargedAsBilled(await proxy.seen(), "reported");
-      const { answer } = await stream(proxy.rich, { ...wish, tool: true, usage: true });
+      const { answer } = await stream(proxy.rich, { ...params, tool: true, usage: true });
       expect(answer.tools).toEqual([call]);
       chargedAsBilled(await proxy.seen(), "reported");
     });
 
     it("says once that the budget is exhausted", async () => {
-      expectSeen(await errorFrom(client.plain(proxy.poor, wish)), "exhausted");
+      expectSeen(await errorFrom(client.plain(proxy.poor, params)), "exhausted");
       refusedAtTheDoor(await proxy.seen());
-      expectSeen(await errorFrom(stream(proxy.poor, wish)), "exhausted");
+      expectSeen(await errorFrom(stream(proxy.poor, params)), "exhausted");
       refusedAtTheDoor(await proxy.seen());
     });
 
     it("says once that the key is wrong", async () => {
-      expectSeen(await errorFrom(client.plain(proxy.unknown, wish)), "wrongKey");
+      expectSeen(await errorFrom(client.plain(proxy.unknown, params)), "wrongKey");
       refusedAtTheDoor(await proxy.seen());
-      expectSeen(await errorFrom(stream(proxy.unknown, wish)), "wrongKey");
+      expectSeen(await errorFrom(stream(proxy.unknown, params)), "wrongKey");
       refusedAtTheDoor(await proxy.seen());
     });
 
     it("raises when a stream is cut, after what was delivered, and pays for that", async () => {
       proxy.gatewayWill("cut:5");
       const pieces: string[] = [];
-      expectSeen(await errorFrom(client.streamed(proxy.rich, wish, (text) => pieces.push(text))), "cut");
+      expectSeen(await errorFrom(client.streamed(proxy.rich, params, (text) => pieces.push(text))), "cut");
       const { atFarebox, atGateway, charges, billed } = await proxy.seen();
       expect(atFarebox).toHaveLength(1);
       expect(pieces.join("")).not.toBe("");
@@ -119,7 +119,7 @@ export function describeSdk(client: SdkClient): void {
 
     it("asks again when a plain answer breaks off, and each try is a charge", async () => {
       proxy.gatewayWill("cut");
-      expectSeen(await errorFrom(client.plain(proxy.rich, wish)), "brokenOff");
+      expectSeen(await errorFrom(client.plain(proxy.rich, params)), "brokenOff");
       const { atFarebox, charges, billed } = await proxy.seen();
       expect(atFarebox).toHaveLength(2);
       expect(charges.map(({ state, source, status }) => ({ state, source, status }))).toEqual(
@@ -138,10 +138,10 @@ export function describeSdk(client: SdkClient): void {
 
   async function stream(
     at: Endpoint,
-    wished: Wish,
+    wanted: CallParams,
   ): Promise<{ readonly answer: Answer; readonly pieces: readonly string[] }> {
     const pieces: string[] = [];
-    const answer = await client.streamed(at, wished, (text) => pieces.push(text));
+    const answer = await client.streamed(at, wanted, (text) => pieces.push(text));
     return { answer, pieces };
   }
 

@@ -5,7 +5,7 @@ import { countTasks } from "../../../../src/core/tasks.ts";
 import { createMetrics } from "../../../../src/server/metrics/metrics.ts";
 import { settleCharge } from "../../../../src/request/settle.ts";
 import { systemClock } from "../../../../src/platform/clock.ts";
-import { heardLog } from "../../../support/heard-log.ts";
+import { captureLog } from "../../../support/captured-log.ts";
 import { endAt, holdOf, memoryStore, noon, price, tokens } from "../../../support/ledger-fixtures.ts";
 import { readPage, valueOf } from "../../../support/metrics-page.ts";
 
@@ -27,7 +27,7 @@ it("a settlement counts what is in doubt, and names its doubts in the line of on
     pricesLoadedAt: 0,
   });
   metrics.showLedger(async () => figures);
-  const log = heardLog();
+  const log = captureLog();
   const deps = { ledger, events: metrics.events, log };
   const end = async (id: string, outcome: Outcome, hold = usd("1")) => {
     await ledger.hold(holdOf(id, hold));

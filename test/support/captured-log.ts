@@ -1,20 +1,20 @@
 import type { Log } from "../../src/ports/log.ts";
 
-export interface HeardLine {
+export interface CapturedLine {
   readonly level: keyof Log;
   readonly fields: Readonly<Record<string, unknown>>;
   readonly message: string;
 }
 
 /** A log that a test can wait for. */
-export interface HeardLog extends Log {
-  readonly lines: readonly HeardLine[];
+export interface CapturedLog extends Log {
+  readonly lines: readonly CapturedLine[];
   /** Resolves once so many lines with this message have come, with all of them. */
-  heard(message: string, count?: number): Promise<readonly HeardLine[]>;
+  logged(message: string, count?: number): Promise<readonly CapturedLine[]>;
 }
 
-export function heardLog(): HeardLog {
-  const lines: HeardLine[] = [];
+export function captureLog(): CapturedLog {
+  const lines: CapturedLine[] = [];
   const waiters = new Set<() => void>();
   const take = (level: keyof Log) => (fields: object, message: string) => {
     lines.push({ level, fields: { ...fields }, message });
@@ -26,16 +26,16 @@ export function heardLog(): HeardLog {
     warn: take("warn"),
     error: take("error"),
     lines,
-    heard(message, count = 1) {
+    logged(message, count = 1) {
       return new Promise((resolve) => {
-        const look = () => {
+        const check = () => {
           const found = lines.filter((line) => line.message === message);
           if (found.length < count) return;
-          waiters.delete(look);
+          waiters.delete(check);
           resolve(found);
         };
-        waiters.add(look);
-        look();
+        waiters.add(check);
+        check();
       });
     },
   };
