@@ -41,7 +41,7 @@ export interface CorrectionTools {
 
 /**
  * Corrects a charge by an amount, as a row of its own. The row's id comes from charge, amount and reason: the same
- * correction given twice is made once, whoever gives it.
+ * correction given twice is made once, also by two admins.
  */
 export async function correctCharge(
   { ledger, clock }: CorrectionTools,

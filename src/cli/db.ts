@@ -215,7 +215,7 @@ function movedJson({ rows, totals, resumed }: MovedLedger) {
     list_cost_usd: formatUsd(listCost),
     hold_usd: formatUsd(held),
     resumed: resumed === "yes",
-    begun_anew: resumed === "anew",
+    begun_anew: resumed === "restarted",
   };
 }
 
@@ -225,7 +225,7 @@ function printMoved(
 ): void {
   const { charges, pending, cost, held } = totals;
   if (resumed === "yes") note(io, "continued an unfinished copy");
-  if (resumed === "anew") note(io, "the ledger had changed since an unfinished copy, so the copy began again");
+  if (resumed === "restarted") note(io, "the ledger had changed since an unfinished copy, so the copy began again");
   printLine(io, `copied ${from} to ${to}: ${rows} rows, every one compared, no difference`);
   printLine(
     io,

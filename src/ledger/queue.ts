@@ -35,11 +35,11 @@ interface QueueListener {
 }
 
 /**
- * Groups commands for the one writer: all that arrive while a transaction runs go into the next one, and nobody who
- * waits for an answer waits for a timer. Nobody waits for a settlement, so one that comes alone may rest for a moment
- * and go with the next hold, which sees it: a transaction less, and a hold does not queue behind it.
- * What ends a hold, or says which task it pays for, is tried again, with growing pauses, until the writer has acknowledged it; everything else is
- * answered at once when it could not be written.
+ * Groups commands for the one writer: all that arrive during a transaction go into the next one, and no caller that needs the
+ * answer waits for a timer. No caller waits for a settlement, so a single one is kept for a moment and goes with the next hold:
+ * one transaction less, and the hold does not queue behind it.
+ * A settlement, and the binding of a task, is retried with growing pauses until the writer has acknowledged it. Every other
+ * command is answered at once when it could not be written.
  */
 export class CommandQueue implements CommandSink {
   readonly #channel: BatchChannel;

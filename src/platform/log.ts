@@ -27,7 +27,7 @@ export function withoutControls(line: string): string {
   );
 }
 
-/** Where nobody reads: the demo's proxy and tests. */
+/** Writes nothing: for the demo's proxy and tests. */
 export const silentLog: Log = { debug: ignore, info: ignore, warn: ignore, error: ignore };
 
 function ignore(): void {

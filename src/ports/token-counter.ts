@@ -9,8 +9,8 @@ export type TokenCount =
 export type { ChatText };
 
 /**
- * Counts tokens with the public tokenizers; long texts on a worker thread, in bounded time whatever the text. With `atMost`,
- * no further than that: what is longer counts as that many, so that nobody waits for what makes no difference.
+ * Counts tokens with the public tokenizers, in bounded time for any text; long texts on a worker thread. With `atMost` it stops
+ * there: a longer text counts as that many.
  */
 export interface TokenCounter {
   /** Texts one by one, summed. */

@@ -125,9 +125,17 @@ export function outputPart(
 ): Part {
   const { charged } = tierFor(price, promptTotal(prompt));
   const possible = request?.classes.completion ?? (["output", "reasoning"] as const);
-  const dearest = possible.reduce<TokenClass>((top, name) => (charged[name] > charged[top] ? name : top), "output");
+  const mostExpensive = possible.reduce<TokenClass>(
+    (top, name) => (charged[name] > charged[top] ? name : top),
+    "output",
+  );
   if (request === null)
-    return { class: dearest, tokens: model.outputTokensMax, known: "bound", why: "the most that the model writes" };
+    return {
+      class: mostExpensive,
+      tokens: model.outputTokensMax,
+      known: "bound",
+      why: "the most that the model writes",
+    };
   const { size } = request;
   const hidden = size.unboundedFields.length > 0;
   const predicted = predictedBound(size, model);
@@ -138,7 +146,7 @@ export function outputPart(
       ? `the most that the model writes${choices}`
       : `the most that the request allows${choices}`;
   return {
-    class: dearest,
+    class: mostExpensive,
     tokens,
     known: "bound",
     why: predicted === 0 ? why : `${why}, and ${predicted} that the prediction may cost`,

@@ -42,7 +42,7 @@ export interface Slot {
   reserveOrRefuse(tokens: number, exact: boolean): Refusal | null | Promise<Refusal | null>;
   /** Replaces the reserved tokens by those that were used, once; null keeps the reservation. */
   settleTokens(used: number | null): void;
-  /** Uncounts a request that a limit refused. */
+  /** Takes back the count of a request that a limit refused. */
   cancel(): void;
   /** Releases the slot; only the first call has an effect. */
   leave(): void;

@@ -87,13 +87,13 @@ export function walkOutput(value: unknown, known: Known | undefined, at: string,
 
 /** Reports the members of an object. */
 export function walkMembers(object: JsonObject, { members, copies }: Shape, at: string, sink: OutputSink): void {
-  let once: Deduplicator | undefined;
+  let once: CopyFilter | undefined;
   for (const name in object) {
     const value = object[name];
     const known = members[name];
     if (known === "free" || value === null || value === "") continue;
     const path = at === "" ? name : `${at}.${name}`;
-    if (copies?.has(name) === true) (once ??= new Deduplicator(sink)).member(value, known, path);
+    if (copies?.has(name) === true) (once ??= new CopyFilter(sink)).member(value, known, path);
     else walkOutput(value, known, path, sink);
   }
 }
@@ -151,7 +151,7 @@ function bytesOf(value: unknown): number {
  * Reports members that repeat each other. A text counts as often as in the member that has it most often; a member with
  * the same joined text as another counts once.
  */
-class Deduplicator {
+class CopyFilter {
   readonly #sink: OutputSink;
   readonly #reported = new Map<string, number>();
   readonly #wholes = new Set<string>();

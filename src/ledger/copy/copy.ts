@@ -30,8 +30,8 @@ export type PostgresCopyResult =
       readonly ok: true;
       readonly rows: number;
       readonly totals: CopyTotals;
-      /** Whether it continued an unfinished copy (`yes`), or began again since the ledger had changed (`anew`). */
-      readonly resumed: "no" | "yes" | "anew";
+      /** `yes`: continued an unfinished copy; `restarted`: began again because the ledger had changed since. */
+      readonly resumed: "no" | "yes" | "restarted";
     }
   | { readonly ok: false; readonly kind: "source"; readonly failure: CopyFailure }
   /** Another copy into the same database runs. */

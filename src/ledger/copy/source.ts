@@ -37,8 +37,7 @@ export type SourceResult =
   | { readonly ok: false; readonly failure: CopyFailure };
 
 /**
- * Opens a ledger so that nobody changes it for as long as it is open: no serve starts on it, and commands that would write
- * are told that it is busy. Nothing is written to it here either.
+ * Opens a ledger and keeps it unchanged: until it is closed, no serve starts on it, and commands that would write find it busy.
  */
 export function openSource(path: string, owned: AsyncDisposableStack): SourceResult {
   const looked = openCurrent(path);

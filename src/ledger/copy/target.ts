@@ -15,7 +15,7 @@ export type BeginResult =
   | {
       readonly ok: true;
       /** By the table's name; empty tables at a new beginning. */ readonly done: ReadonlyMap<string, Done>;
-      readonly resumed: "no" | "yes" | "anew";
+      readonly resumed: "no" | "yes" | "restarted";
     }
   /** The target has rows that no copy brought. */
   | { readonly ok: false; readonly table: string };
@@ -61,7 +61,7 @@ export class Target {
           return { ok: true, done: new Map(done.map(doneOf)), resumed: "yes" };
         await this.#empty();
         await this.#note(fingerprint, tables);
-        return { ok: true, done: new Map(), resumed: "anew" };
+        return { ok: true, done: new Map(), resumed: "restarted" };
       }
       const seeded = copiedTables.filter(({ isSeeded }) => isSeeded);
       const copied = copiedTables.filter((table) => !seeded.includes(table));

@@ -22,7 +22,7 @@ export async function adjust(
   calendar: Calendar,
   [, id, correction]: AdjustCommand,
 ): Promise<AdjustResult> {
-  // Nobody settles or opens a window meanwhile.
+  // No settlement and no new window until the transaction ends.
   await lockBudgets(db);
   const corrected = await db.row<ChargeRow>("select * from charges where id = $1", [id]);
   if (corrected === undefined) return "no_such_charge";

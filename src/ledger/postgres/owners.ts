@@ -230,7 +230,7 @@ export async function endDeadOwners(db: Statements, except: number | null): Prom
   await db.run("select farebox_end_dead_owners($1)", [except]);
 }
 
-/** Returns the unheld parts of the leases of ended runs. */
+/** Returns the parts not held of the leases of ended runs. */
 export async function returnLeasesOfDead(db: Statements): Promise<void> {
   const rows = await db.rows<{ owner: bigint }>(
     `select distinct l.owner from window_leases l where (l.spent <> 0 or l.granted > l.held or l.held = 0)

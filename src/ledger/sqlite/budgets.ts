@@ -192,7 +192,7 @@ export class WindowBook {
     this.#dirty = [];
   }
 
-  /** Drops everything in memory. Unflushed changes are lost. */
+  /** Drops everything in memory. Changes that are not written yet are lost. */
   forget(): void {
     this.#budgets.clear();
     this.#weighing.clear();

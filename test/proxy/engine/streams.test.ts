@@ -106,7 +106,7 @@ describe("Farebox forwards at once", () => {
     const { asked, answer } = await asking();
     asked.response.writeHead(200, eventStream).flushHeaders();
     const client = await answer;
-    // Comments, so that the bytes weigh on the sockets and not on a tokenizer.
+    // Comments, so that the bytes load the sockets and not on a tokenizer.
     const event = Buffer.from(`: ${"x".repeat(64 * 1024 - 4)}\n\n`);
     const writing = writeAsTaken(asked.response, event, floodEvents);
     await manyExchanges();
