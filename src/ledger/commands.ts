@@ -43,13 +43,13 @@ export type AdjustCommand = readonly [op: "adjust", id: string, correction: Corr
 export type BindTaskCommand = readonly [op: "bindTask", task: NewTask];
 export type ObserveTaskCommand = readonly [op: "observeTask", taskId: string, observation: TaskObservation];
 /** What of an ending stands in the task's own row. */
-export type TaskEndFacts = Omit<TaskEnding, "settlement" | "end"> & { readonly at: number };
+export type TaskEndDetails = Omit<TaskEnding, "settlement" | "end"> & { readonly at: number };
 /** Ends the charge as the command in it says, and the task with it. */
 export type EndTaskCommand = readonly [
   op: "endTask",
   settling: PostCommand | VoidCommand,
   taskId: string,
-  facts: TaskEndFacts,
+  details: TaskEndDetails,
 ];
 /** Ends up to `count` holds of dead owners. */
 export type RecoverCommand = readonly [op: "recover", at: number, count: number];

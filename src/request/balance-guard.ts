@@ -22,7 +22,7 @@ export function createBalanceGuard(deps: {
   if (floor === null) return () => null;
   let isBelow = false;
   let isSlow = false;
-  const look = async (): Promise<void> => {
+  const check = async (): Promise<void> => {
     const found = await account.lookUp();
     const balance = found.ok ? readAccount(found.record.body).balance : null;
     const wasBelow = isBelow;
@@ -31,19 +31,19 @@ export function createBalanceGuard(deps: {
     if (isBelow && !wasBelow && balance !== null)
       log.warn({ balance_usd: formatUsd(balance), floor_usd: formatUsd(floor) }, "the balance is under its floor");
   };
-  const lookInTime = (): Promise<void> =>
+  const checkInTime = (): Promise<void> =>
     new Promise((resolve, reject) => {
       const timer = clock.after(patienceMs, () => {
         isSlow = true;
         resolve();
       });
-      look()
+      check()
         .then(resolve, reject)
         .finally(() => timer.cancel());
     });
   return async () => {
-    if (isSlow) void look().catch((error: unknown) => log.error({ err: error }, "the balance could not be checked"));
-    else await lookInTime();
+    if (isSlow) void check().catch((error: unknown) => log.error({ err: error }, "the balance could not be checked"));
+    else await checkInTime();
     return isBelow ? { code: "balance_floor" } : null;
   };
 }

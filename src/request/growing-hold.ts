@@ -141,7 +141,7 @@ export class GrowingHold implements StreamWatch {
     return this.#state !== "over" && !isWorstCase(this.#progress(), this.#growth);
   }
 
-  look(): void {
+  onChunk(): void {
     if (this.#state === "over") return;
     const { clock } = this.#deps;
     const pausedMs = this.#stream?.pausedMs() ?? 0;

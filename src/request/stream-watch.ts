@@ -13,7 +13,7 @@ export interface StreamWatch {
   /** Receives the output. */
   readonly output: OutputListener;
   /** Called after every chunk. */
-  look(): void;
+  onChunk(): void;
   /** Called when the stream has ended. */
   end(): void;
 }

@@ -55,7 +55,7 @@ export class StreamedResponse implements ResponseMode {
     this.#remember(bytes);
     const leaving = this.#filter === undefined ? bytes : this.#filter.pass(bytes);
     if (leaving.length > 0) this.#write(leaving);
-    this.#watch?.look();
+    this.#watch?.onChunk();
   }
 
   async end(): Promise<Ending> {

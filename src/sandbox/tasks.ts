@@ -155,12 +155,12 @@ function create(
     shared.tasks.delete(oldest);
   }
   billWhenOver(call, task);
-  tellWhenOver(call, task);
+  notifyWhenOver(call, task);
   return task;
 }
 
 /** Calls the webhook when the task ends, unless it was cancelled. */
-function tellWhenOver({ shared, scenario }: Call, task: SandboxTask): void {
+function notifyWhenOver({ shared, scenario }: Call, task: SandboxTask): void {
   if ("webhook-never" in scenario) return;
   const { webhooks, options } = shared;
   const { endpoint, secret } = task.config.webhook_config;

@@ -41,7 +41,7 @@ export class Webhooks {
   tell({ endpoint, secret }: Webhook, data: object): Promise<void> {
     if (!URL.canParse(endpoint) || this.#ending.signal.aborted) return Promise.resolve();
     const body = JSON.stringify({ timestamp: Math.floor(this.#options.now() / 1000), data });
-    return this.#run(this.#tellUntilTaken(endpoint, secret, body));
+    return this.#run(this.#sendUntilAccepted(endpoint, secret, body));
   }
 
   /** Sends an event later, unless the sender is closed before. */
@@ -69,7 +69,7 @@ export class Webhooks {
     await Promise.all(this.#running);
   }
 
-  async #tellUntilTaken(endpoint: string, secret: string, body: string): Promise<void> {
+  async #sendUntilAccepted(endpoint: string, secret: string, body: string): Promise<void> {
     for (let number = 1; number <= triesMax && !this.#ending.signal.aborted; number += 1) {
       if (number > 1 && !(await pause(this.#options.retryMs, this.#ending.signal))) return;
       const status = await this.#try(endpoint, secret, body);

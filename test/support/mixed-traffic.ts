@@ -9,7 +9,7 @@ export interface MixedTraffic {
 }
 
 /** A request of a round. */
-interface Wish {
+interface PlannedRequest {
   readonly who: string;
   readonly model: string;
   /** For the sandbox, as in its help. */
@@ -20,7 +20,7 @@ interface Wish {
   readonly retry?: true;
 }
 
-const everyRound: readonly Wish[] = [
+const everyRound: readonly PlannedRequest[] = [
   { who: "alice", model: "gpt-4o", scenario: "tokens:300+cached:100", words: 600 },
   { who: "alice", model: "gpt-4o", scenario: "tokens:120", stream: "with usage" },
   { who: "alice", model: "gpt-4o-mini", scenario: "tokens:200", retry: true },
@@ -33,7 +33,7 @@ const everyRound: readonly Wish[] = [
 ];
 
 /** All that goes wrong. */
-const everyMishap: readonly Wish[] = [
+const everyMishap: readonly PlannedRequest[] = [
   { who: "alice", model: "gpt-4o", scenario: "status:500" },
   { who: "bob", model: "gpt-4.1", scenario: "cut:20", stream: "without usage" },
   { who: "carol", model: "gpt-4o-mini", scenario: "reset-after-headers", outputTokens: 60 },
@@ -44,7 +44,7 @@ const everyMishap: readonly Wish[] = [
   { who: "stranger", model: "gpt-4o", scenario: "tokens:20" },
 ];
 
-const streaming: readonly Wish[] = [
+const streaming: readonly PlannedRequest[] = [
   { who: "alice", model: "gpt-4o", scenario: "endless:20", stream: "with usage" },
   { who: "bob", model: "gpt-5", scenario: "endless:30", stream: "without usage" },
   { who: "carol", model: "claude-sonnet-4-6", scenario: "endless:25", stream: "with usage" },
@@ -73,7 +73,7 @@ export async function prepareMixedTraffic(proxy: RunningProxy, scale = 1): Promi
   await proxy.budget("key:alice", limit(0.02), "1d");
   await proxy.budget("key:intern", "0.005", "1h");
   const send = async (
-    { who, model, scenario, words = 20, outputTokens = 1_000, stream, retry }: Wish,
+    { who, model, scenario, words = 20, outputTokens = 1_000, stream, retry }: PlannedRequest,
     signal?: AbortSignal,
   ) => {
     const content = `${"word ".repeat(words)}#sandbox ${scenario}`;
@@ -88,8 +88,8 @@ export async function prepareMixedTraffic(proxy: RunningProxy, scale = 1): Promi
     return proxy.chat(body, { key: keys.get(who) ?? "", headers, ...(signal && { signal }) });
   };
   // An answer that breaks off is one of the mishaps.
-  const toItsEnd = async (wish: Wish) => {
-    const answer = await send(wish);
+  const toItsEnd = async (planned: PlannedRequest) => {
+    const answer = await send(planned);
     await answer.text().catch(() => "");
   };
   return {
@@ -102,7 +102,7 @@ export async function prepareMixedTraffic(proxy: RunningProxy, scale = 1): Promi
     },
     async whileStreaming(work, streams = 1) {
       const leaving = new AbortController();
-      const answers = await Promise.all(streaming.slice(0, streams).map((wish) => send(wish, leaving.signal)));
+      const answers = await Promise.all(streaming.slice(0, streams).map((planned) => send(planned, leaving.signal)));
       const read = answers.map((answer) => answer.text().catch(() => ""));
       try {
         await work();

@@ -178,7 +178,7 @@ interface PastRequest {
   readonly durationMs: number;
 }
 
-interface Wish {
+interface PlannedRequest {
   readonly profile: TrafficProfile;
   readonly at: number;
   readonly key: string;
@@ -188,7 +188,7 @@ interface Wish {
 
 let made = 0;
 
-function requestOf({ profile, at, key, catalogue, chance }: Wish): PastRequest {
+function requestOf({ profile, at, key, catalogue, chance }: PlannedRequest): PastRequest {
   const name = pick(profile.models, chance());
   const model = catalogue.find(name, at);
   if (model?.price == null) throw new Error(`${name} has no price`);

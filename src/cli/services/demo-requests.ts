@@ -8,14 +8,14 @@ export interface DemoLine {
   readonly requestId: string | null;
 }
 
-interface Wish {
+interface DemoRequest {
   readonly what: string;
   readonly model: string;
   readonly prompt: string;
   readonly stream?: "with usage" | "without usage";
 }
 
-const wishes: readonly Wish[] = [
+const demoRequests: readonly DemoRequest[] = [
   { what: "gpt-4o, plain", model: "gpt-4o", prompt: "Name three colours of the evening sky." },
   {
     what: "gpt-4o-mini, stream with usage",
@@ -45,7 +45,7 @@ export async function runDemoRequests(
       body: JSON.stringify(body),
     });
   const lines: DemoLine[] = [];
-  for (const { what, model, prompt, stream } of wishes) {
+  for (const { what, model, prompt, stream } of demoRequests) {
     const body = { model, messages: [{ role: "user", content: prompt }], max_tokens: 200 };
     const response = await ask(keys.demo, {
       ...body,

@@ -20,7 +20,7 @@ export function guardedLookup(url: URL, rule: AddressRule): LookupFunction {
   return (name, options, callback) => {
     lookupName(name, { ...options, all: true }, (error, found) => {
       if (error !== null) return callback(error, []);
-      const refused = refusalOf(
+      const refused = addressFault(
         url,
         rule,
         found.map(({ address }) => address),
@@ -34,7 +34,7 @@ export function guardedLookup(url: URL, rule: AddressRule): LookupFunction {
 }
 
 /** Returns the reason not to connect to one of these addresses; null if all are allowed. A host that is an address is not looked up, so check it first. */
-export function refusalOf(url: URL, rule: AddressRule, addresses: readonly string[]): AddressRefused | null {
+export function addressFault(url: URL, rule: AddressRule, addresses: readonly string[]): AddressRefused | null {
   if (addresses.length === 0 || !addresses.every((address) => isAllowed(address, rule)))
     return new AddressRefused("the address is refused");
   if (!addresses.every((address) => isSchemeAllowed(url.protocol, address, rule)))

@@ -2,7 +2,7 @@ import { isIP } from "node:net";
 import type { AddressRule } from "../../core/addresses.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { JudgeEndpoint } from "../../ports/webhook-sender.ts";
-import { AddressRefused, guardedLookup, hostOf, refusalOf } from "./connect.ts";
+import { AddressRefused, guardedLookup, hostOf, addressFault } from "./connect.ts";
 
 /** Time to look a name up while a client waits. A name that takes longer is checked when a message is sent. Milliseconds. */
 const patienceMs = 2_000;
@@ -15,7 +15,7 @@ export function createJudge({ clock, rule }: { readonly clock: Clock; readonly r
     const isWeb = url.protocol === "https:" || (url.protocol === "http:" && rule === "administrator");
     if (!isWeb) return "must begin with https://";
     const host = hostOf(url);
-    const refused = isIP(host) === 0 ? await refusedName(url, host, rule, clock) : refusalOf(url, rule, [host]);
+    const refused = isIP(host) === 0 ? await refusedName(url, host, rule, clock) : addressFault(url, rule, [host]);
     if (refused === null) return null;
     if (refused.message === "https is needed") return "must begin with https://; plain http only to this machine";
     return rule === "strict"

@@ -1,7 +1,7 @@
 import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import type { AddressRule } from "../../core/addresses.ts";
-import { AddressRefused, guardedLookup, hostOf, refusalOf } from "./connect.ts";
+import { AddressRefused, guardedLookup, hostOf, addressFault } from "./connect.ts";
 
 /** Time to connect while a person waits. Milliseconds. */
 const patienceMs = 10_000;
@@ -10,7 +10,7 @@ const patienceMs = 10_000;
 export function probeWebhook(address: string, rule: AddressRule): Promise<string | null> {
   const url = new URL(address);
   const host = hostOf(url);
-  const refused = isIP(host) === 0 ? null : refusalOf(url, rule, [host]);
+  const refused = isIP(host) === 0 ? null : addressFault(url, rule, [host]);
   if (refused !== null) return Promise.resolve(refused.message);
   return new Promise((resolve) => {
     const socket = open(url, host, rule);

@@ -3,7 +3,7 @@ import { request as requestHttps } from "node:https";
 import { isIP } from "node:net";
 import type { Clock } from "../../ports/clock.ts";
 import type { SendResult, WebhookRequest, WebhookSender } from "../../ports/webhook-sender.ts";
-import { AddressRefused, guardedLookup, hostOf, refusalOf } from "./connect.ts";
+import { AddressRefused, guardedLookup, hostOf, addressFault } from "./connect.ts";
 
 /** Time from the DNS lookup to the head of the response. Milliseconds. */
 const timeoutMs = 10_000;
@@ -20,7 +20,7 @@ export function createWebhookSender({ clock }: { readonly clock: Clock }): Webho
         if (ended) return resolve(undefined);
         const url = new URL(request.url);
         const host = hostOf(url);
-        const refused = isIP(host) === 0 ? null : refusalOf(url, request.rule, [host]);
+        const refused = isIP(host) === 0 ? null : addressFault(url, request.rule, [host]);
         if (refused !== null) return resolve(failure(refused));
         const outgoing = open(url, request);
         const timer = clock.after(timeoutMs, () => {

@@ -21,7 +21,7 @@ export async function changesIn(db: Statements): Promise<bigint> {
   return row?.changes ?? 0n;
 }
 
-export interface ChangeWatchParts {
+export interface ChangeWatchDeps {
   /** Creates an unconnected client. */
   readonly newClient: () => Client;
   readonly clock: Clock;
@@ -37,21 +37,21 @@ export interface ChangeWatchParts {
  * Callers that read the counter pass it to `saw`, which makes up for a lost notice.
  */
 export class ChangeWatch implements AsyncDisposable {
-  readonly #parts: ChangeWatchParts;
+  readonly #deps: ChangeWatchDeps;
   #seen: bigint;
   #client: Client | null = null;
   #pauseMs = firstPauseMs;
   #retry: Timer | null = null;
   #closed = false;
 
-  constructor(parts: ChangeWatchParts) {
-    this.#parts = parts;
-    this.#seen = parts.seen;
+  constructor(deps: ChangeWatchDeps) {
+    this.#deps = deps;
+    this.#seen = deps.seen;
   }
 
   /** Resolves once it listens, or once the first attempt failed. */
   async start(): Promise<void> {
-    const client = this.#parts.newClient();
+    const client = this.#deps.newClient();
     this.#client = client;
     const lost = () => this.#lost(client);
     client.on("error", lost);
@@ -73,7 +73,7 @@ export class ChangeWatch implements AsyncDisposable {
   saw(changes: bigint): void {
     if (this.#closed || changes <= this.#seen) return;
     this.#seen = changes;
-    this.#parts.onChange();
+    this.#deps.onChange();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -85,7 +85,7 @@ export class ChangeWatch implements AsyncDisposable {
   #heard(payload: string, schema: string): void {
     const [sentIn, changes, by] = JSON.parse(payload) as [schema: string, changes: number, by: string];
     if (sentIn !== schema) return;
-    if (by.includes(this.#parts.ownName) && BigInt(changes) === this.#seen + 1n) this.#seen++;
+    if (by.includes(this.#deps.ownName) && BigInt(changes) === this.#seen + 1n) this.#seen++;
     else this.saw(BigInt(changes));
   }
 
@@ -93,7 +93,7 @@ export class ChangeWatch implements AsyncDisposable {
     if (this.#closed || this.#client !== client) return;
     this.#client = null;
     client.end().catch(() => {});
-    this.#retry = this.#parts.clock.after(this.#pauseMs, () => void this.start());
+    this.#retry = this.#deps.clock.after(this.#pauseMs, () => void this.start());
     this.#pauseMs = Math.min(this.#pauseMs * 2, longestPauseMs);
   }
 }

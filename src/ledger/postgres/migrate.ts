@@ -66,7 +66,7 @@ export async function migrate(
     await db.run("select pg_advisory_xact_lock($1)", [migrationLock]);
     const found = await schemaOf(db, { copying });
     if (await isCurrent(db, found)) return nothing;
-    const failure = found === 0 ? await noPlace(db) : await notForward(db, found, known, forward);
+    const failure = found === 0 ? await notReady(db) : await notForward(db, found, known, forward);
     if (failure !== null) return { ok: false, failure };
     const before = backup && found > 0 && found < known ? await setAside(db, found) : null;
     if (before !== null && !before.ok) return before;
@@ -77,7 +77,7 @@ export async function migrate(
 }
 
 /** Returns why no schema can be created there; null if it can. */
-async function noPlace(db: Statements): Promise<OpenFailure | null> {
+async function notReady(db: Statements): Promise<OpenFailure | null> {
   const unusable = (message: string): OpenFailure => ({ kind: "unusable", message });
   const place = await db.row<{ schema: string | null; may: boolean | null }>(
     "select current_schema() as schema, has_schema_privilege(current_schema(), 'create') as may",

@@ -159,7 +159,7 @@ class Carrier {
       )
       .run({ before: this.#before, ...from });
     if (changes === 0) return 0;
-    this.#lastOfStep = this.#selectLast.get() as Place;
+    this.#lastOfStep = this.#selectLast.get() as Position;
     this.#sums.run();
     this.#counts.run();
     this.#unlink.run();
@@ -171,12 +171,12 @@ class Carrier {
 }
 
 /** Position of a charge in the order of time. */
-interface Place {
+interface Position {
   readonly at: number;
   readonly seq: number;
 }
 
-const beginning: Place = { at: -1, seq: 0 };
+const beginning: Position = { at: -1, seq: 0 };
 
 const carried = {
   at: "local_noon(admitted_at)",

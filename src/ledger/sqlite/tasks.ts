@@ -1,5 +1,5 @@
 import type { BindResult, NewTask, TaskObservation } from "../../ports/task-store.ts";
-import type { TaskEndFacts } from "../commands.ts";
+import type { TaskEndDetails } from "../commands.ts";
 import type { Connection } from "./connection.ts";
 
 /** Binds a task to its charge. The caller has checked that the charge is a pending one of a task. */
@@ -24,14 +24,14 @@ export function observeTask(db: Connection, taskId: string, observation: TaskObs
 }
 
 /** Ends a task in the transaction that settled its charge. */
-export function endTask(db: Connection, taskId: string, { inputs, ...facts }: TaskEndFacts): void {
+export function endTask(db: Connection, taskId: string, { inputs, ...details }: TaskEndDetails): void {
   const { consumption, unitsPerUsd, quantity } = inputs;
   db.prepare(
     `update tasks set status = :status, started_at = :startedAt, ended_at = :endedAt, settled_at = :at, seen_at = :at,
        next_poll_at = null, failure = :failure, usage_type = :type, usage_units = :units, units_per_usd = :unitsPerUsd, quantity = :quantity
      where task_id = :taskId and settled_at is null`,
   ).run({
-    ...facts,
+    ...details,
     taskId,
     type: consumption?.type ?? null,
     units: consumption?.units ?? null,

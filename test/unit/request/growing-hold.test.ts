@@ -136,7 +136,7 @@ function streaming(setting: Setting = {}) {
     /** So many tokens that no count makes fewer, then a look, as after each chunk. */
     async writes(count: number) {
       hold.output.unknown(count);
-      hold.look();
+      hold.onChunk();
       await settle();
     },
     /** The ledger's answer to the extension that is under way. */
@@ -182,7 +182,7 @@ describe("a stream with a stated maximum of 200", () => {
   it("is counted before anything is held", async () => {
     const stream = streaming(stated);
     stream.hold.output.text("a".repeat(300), 0);
-    stream.hold.look();
+    stream.hold.onChunk();
     await settle();
     stream.hold.output.text("b".repeat(10), 0);
     expect(stream.tokens.asked.map(({ texts }) => texts)).toEqual([["a".repeat(300)]]);
@@ -305,7 +305,7 @@ describe("a stream of text that takes fewer tokens than bytes", () => {
     const stream = streaming(setting);
     stream.hold.output.text("12345", 0);
     stream.hold.output.text("678", 1);
-    stream.hold.look();
+    stream.hold.onChunk();
     await settle();
     expect(stream.tokens.asked.map(({ texts }) => texts)).toEqual([["12345"], ["678"]]);
     expect(stream.asked).toEqual([]);
@@ -317,7 +317,7 @@ describe("a stream of text that takes fewer tokens than bytes", () => {
   it("is extended where the count shows that it is needed", async () => {
     const stream = streaming(setting);
     stream.hold.output.text("x".repeat(33), 0);
-    stream.hold.look();
+    stream.hold.onChunk();
     await settle();
     expect([stream.tokens.asked.length, stream.asked]).toEqual([1, [[64, 17]]]);
   });
@@ -325,7 +325,7 @@ describe("a stream of text that takes fewer tokens than bytes", () => {
   it("counts what an event that has not ended may say", async () => {
     const stream = streaming();
     stream.hold.output.inFlight(32);
-    stream.hold.look();
+    stream.hold.onChunk();
     expect(stream.asked).toEqual([[64, 17]]);
   });
 });
