@@ -22,22 +22,22 @@ import { loop } from "../platform/loop.ts";
 import { alertMessage, type AlertMessage } from "../wire/alert-message.ts";
 import type { JobClaim } from "./job-claims.ts";
 
-/** Raises alerts while a proxy runs. Disposing of it evaluates the budgets once more, where something was spent since. */
+/** Raises alerts while a proxy runs. Disposing of it evaluates the budgets once more if anything was spent since the last time. */
 export interface Alerts extends AsyncDisposable {
-  /** Something was spent: the budgets are evaluated within a second. Returns at once. */
+  /** Reports that something was spent, and returns at once. The budgets are evaluated soon, usually after a second. */
   spent(): void;
-  /** A request was refused. Returns at once. */
+  /** Reports a refused request, and returns at once. */
   refused(refusal: Refusal): void;
   /** Evaluates everything now. */
   evaluate(): Promise<void>;
 }
 
 interface AlertRules {
-  /** Alert below this balance; null for never. */
+  /** Balance below which an alert is raised; null for never. */
   readonly balanceFloor: PicoUsd | null;
-  /** Alert when the balance lasts for fewer hours than this; null for never. */
+  /** Least number of hours that the balance must last. An alert is raised if it lasts for fewer; null for never. */
   readonly hoursMin: number | null;
-  /** Alert on holds that are older, in milliseconds. */
+  /** Age above which a hold raises an alert, in milliseconds. */
   readonly unsettledMs: number;
 }
 
@@ -49,36 +49,36 @@ interface AlertDeps {
   readonly clock: Clock;
   readonly log: Log;
   readonly rules: AlertRules;
-  /** Target of the outbox for alerts; null to keep them for the record only. */
+  /** Target to which the outbox sends alerts; null to record them without sending. */
   readonly target: string | null;
   readonly newId: () => string;
-  /** Returns the present names of keys by their ids. */
+  /** Returns a function that finds the present name of a key by its id. */
   readonly names: () => Promise<(keyId: string) => string | null>;
-  /** Returns the recent cost of an hour. */
+  /** Returns the recent cost per hour. */
   readonly burnPerHour: () => Promise<PicoUsd>;
-  /** Returns the gateway's bill compared with the last day's samples; null while it is not known. */
+  /** Compares the gateway's bill with the samples of the last day. Returns null while the result is not known. */
   readonly drift: () => Promise<{ readonly difference: PicoUsd; readonly unexplained: PicoUsd } | null>;
   /** Counts each new alert. */
   readonly countAlert: (type: AlertType) => void;
-  /** Called after new messages were put into the outbox. */
+  /** Called after new messages have been put into the outbox. */
   readonly wakeDelivery: () => void;
-  /** The claim to evaluate the ledger. Every proxy reports its own refusals: the outbox takes each alert once. */
+  /** Claim to evaluate the ledger. Every proxy reports its own refusals, because the outbox accepts each alert only once. */
   readonly claim: JobClaim;
 }
 
-/** Least pause between two evaluations of the budgets. Milliseconds. */
+/** Shortest pause between two evaluations of the budgets, in milliseconds. */
 const budgetPauseMs = 1_000;
-/** Where there are so many windows that an evaluation takes long, it takes at most this share of the time. */
+/** Largest share of the time that evaluations take. Matters only if many windows make each evaluation slow. */
 const budgetShareMax = 1 / 20;
-/** Between two evaluations of everything. Milliseconds. */
+/** Period between two evaluations of everything, in milliseconds. */
 const periodMs = 60_000;
-/** An older sample says nothing of the balance now. Without traffic there is one an hour. Milliseconds. */
+/** Largest age of a sample that still shows the present balance, in milliseconds. Without traffic, samples are an hour apart. */
 const sampleMsMax = 2 * 3_600_000;
-/** Most windows of one evaluation; the next one takes the rest. */
+/** Largest number of windows in an evaluation. The next evaluation covers those that are left. */
 const windowsMax = 500;
-/** Messages in one transaction: a hold must not wait for many. */
+/** Largest number of messages in a transaction. It is small because a hold may wait for the transaction. */
 const putAtOnce = 100;
-/** Refused windows that are remembered until they are evaluated; keys that are known to be in the outbox. */
+/** Largest number of refused windows that are remembered until they are evaluated. */
 const refusedMax = 10_000;
 const raisedMax = 100_000;
 
@@ -88,10 +88,10 @@ export function startAlerts(deps: AlertDeps): Alerts {
   const raise = alertRaiser(deps);
   let lastAt: number | null = null;
   let hasSpent = false;
-  /** Duration of the last evaluation of the budgets. */
+  /** Duration of the last evaluation of the budgets, in milliseconds. */
   let budgetsMs = 0;
 
-  /** The alerts of present windows, and after the turn of an hour of those that have just ended. */
+  /** Returns the alerts of present windows. Just after the start of an hour, it also covers the windows that have ended. */
   const windowAlerts = async (now: number): Promise<Alert[]> => {
     const hasTurned = lastAt !== null && calendar.spanOf("1h", lastAt).start !== calendar.spanOf("1h", now).start;
     const instants = lastAt !== null && hasTurned ? [lastAt, now] : [now];
@@ -142,7 +142,7 @@ export function startAlerts(deps: AlertDeps): Alerts {
   };
 }
 
-/** The alerts of the gateway's account and of old holds. */
+/** Returns the alerts about the gateway's account and about old holds. */
 async function accountAlerts(deps: AlertDeps): Promise<Alert[]> {
   const { ledger, clock, rules } = deps;
   const day = dayOf(deps.calendar, clock.now());
@@ -172,10 +172,10 @@ async function balanceNow({ samples, clock }: AlertDeps): Promise<PicoUsd | null
   return (scaledFigure(sample.figures.equivalent_in_usd) ?? null) as PicoUsd | null;
 }
 
-/** Returns what puts new alerts into the outbox. An alert that cannot be written is found again by the next evaluation. */
+/** Returns a function that puts new alerts into the outbox. The next evaluation finds alerts again that could not be written. */
 function alertRaiser(deps: AlertDeps): (alerts: readonly Alert[]) => Promise<void> {
   const { clock, outbox, target, newId } = deps;
-  /** Keys of alerts that are known to be in the outbox. The outbox itself knows the rest. */
+  /** Keys of alerts that are known to be in the outbox. It is a cache: the outbox itself rejects all other duplicates. */
   const raised = new Set<string>();
   return async (alerts) => {
     const fresh = alerts.filter(({ dedupeKey }) => !raised.has(dedupeKey));

@@ -6,27 +6,27 @@ import { takeSample, type SampleDeps } from "./take-sample.ts";
 
 /** Samples the gateway's account while a proxy runs. Disposing of it waits for the sample in progress. */
 export interface BalanceSampler extends AsyncDisposable {
-  /** Takes a sample now, due or not. Returns undefined when the gateway gave no record, or it could not be kept. */
+  /** Takes a sample now, even if none is due. Returns undefined if the gateway sent no record or it could not be stored. */
   sample(): Promise<AccountSample | undefined>;
 }
 
-/** Least pause between two samples, however short the balance's time to live. Milliseconds. */
+/** Shortest pause between two samples, in milliseconds. Applies even if the cached balance expires sooner. */
 const periodMsMin = 60_000;
-/** Delay of the first sample: short, to have a baseline; not 0, because most failures show at the start. */
+/** Delay of the first sample, in milliseconds. Short, to have a baseline early; not 0, because most failures show at the start. */
 const firstMs = 15_000;
-/** Without traffic: often enough to name the hour in which others used the account. */
+/** Pause between samples without traffic, in milliseconds. Short enough to name the hour in which others used the account. */
 const idlePeriodMs = 3_600_000;
 const thinEveryMs = 86_400_000;
 
 /**
- * Takes a sample every `everyMs` while there is traffic and once more after it, when nothing is pending and nothing comes
- * late; otherwise every hour. Thins out old samples once a day. Does nothing while another proxy has the job.
+ * Takes a sample every `everyMs` during traffic and once after it, when nothing is pending any more. Otherwise takes one
+ * every hour. Thins out old samples once a day. While another proxy has the job, it takes only requested samples.
  */
 export function startBalanceSampler(
   deps: SampleDeps & {
     readonly log: Log;
     readonly everyMs: number;
-    /** Fetches the record from the gateway; undefined where there is none. */
+    /** Fetches the record from the gateway. Returns undefined if the gateway sends none. */
     readonly fetch: () => Promise<unknown>;
     readonly claim: JobClaim;
   },
@@ -34,7 +34,7 @@ export function startBalanceSampler(
   const { ledger, samples, clock, log, claim } = deps;
   let isRequested = false;
   let lastTaken: AccountSample | undefined;
-  // Of a sample before a restart this is not known.
+  // After a restart it is not known whether the last sample followed traffic, so another sample is taken.
   let followsTraffic = true;
   let hasFailed = false;
   let thinnedAt: number | null = null;

@@ -17,17 +17,17 @@ export interface Destination {
   readonly headers: (standard: Readonly<Record<string, string>>, body: string) => Readonly<Record<string, string>>;
 }
 
-/** The reason why a message has no destination, and never will. */
+/** Reason why a message has no destination and will never have one. */
 export interface NoDestination {
   readonly gone: string;
 }
 
-/** `failed` is tried again. */
+/** Result of a try. A `failed` message is sent again later. */
 export type DeliveryResult = "delivered" | "failed" | "given_up";
 
-/** Sends the messages of the outbox while a proxy runs. Disposing of it breaks off requests; their messages are sent again later. */
+/** Sends the messages of the outbox while a proxy runs. Disposing of it ends open requests; their messages are sent again later. */
 export interface Delivery extends AsyncDisposable {
-  /** Call it after a message was put in. */
+  /** Starts a delivery soon. Callers use it after they put a message into the outbox. */
   wake(): void;
   /** Resolves once nothing is being sent and nothing is due. */
   idle(): Promise<void>;
@@ -42,26 +42,26 @@ interface DeliveryDeps {
   readonly random: () => number;
   readonly destinationOf: (message: Message) => Promise<Destination | NoDestination>;
   readonly countResult: (kind: MessageKind, result: DeliveryResult) => void;
-  /** Asked before each message is sent. */
+  /** Checked before each message is sent. */
   readonly claim: JobClaim;
 }
 
-/** Targets served in parallel, so that a few that do not answer do not delay the rest. */
+/** Largest number of targets served in parallel. A few targets that do not answer then do not delay the others. */
 const concurrencyMax = 16;
-/** How long ended messages are kept for readers; their keys may be remembered longer. Milliseconds. */
+/** Period for which ended messages are kept for readers, in milliseconds. Their keys may be remembered longer. */
 const keptMs = 7 * 86_400_000;
 const tidyEveryMs = 3_600_000;
-/** Pause after an error of the outbox itself. Milliseconds. */
+/** Pause after an error of the outbox itself, in milliseconds. */
 const afterErrorMs = 5_000;
 
 export function startDelivery(deps: DeliveryDeps): Delivery {
   const { outbox, clock, log } = deps;
   const { isMine, onTaken } = deps.claim;
-  /** The targets that are being served, with the work on each. */
+  /** Targets that are being served, with the work on each. */
   const busy = new Map<string, Promise<void>>();
   let tidiedAt: number | null = null;
 
-  /** Starts what is due and has room. Returns the milliseconds until more is. */
+  /** Starts the deliveries that are due, up to the limit. Returns the milliseconds until the next one is due. */
   const startDue = async (): Promise<number> => {
     await tidy();
     if (busy.size >= concurrencyMax || !isMine()) return tidyEveryMs;
@@ -129,7 +129,7 @@ async function deliver(deps: DeliveryDeps, message: Message, ending: AbortSignal
     : await send(deps, message, destination);
   if (sent === undefined) return;
   const tried = triedOf(deps, message, sent, isGone);
-  // Until it is written: a message that was sent must not be sent again while this process knows better.
+  // Retries until the result is stored. Otherwise this process would send the message again.
   while (!(await outbox.tried(message.id, tried)) && !ending.aborted) await sleep(clock, afterErrorMs, ending);
   deps.countResult(message.kind, tried.kind);
   const fields = { message_id: message.id, kind: message.kind, tries: message.tries + 1 };

@@ -3,29 +3,29 @@ import { jobNames, type JobClaims, type JobName } from "../ports/fleet.ts";
 import type { Log } from "../ports/log.ts";
 import { loop, type Loop } from "../platform/loop.ts";
 
-/** This proxy's claim to a job that one proxy does for all that share the ledger. */
+/** This proxy's claim to a job. Of all proxies that share the ledger, only one does the job. */
 export interface JobClaim {
   /**
-   * Returns true while this proxy has the job. Ask before every step with effects: a claim that was not renewed expires, so
-   * a proxy that was suspended finds out first.
+   * Returns true while this proxy has the job. Callers check it before every step with effects: a proxy that was suspended
+   * cannot renew its claim, so the claim may have expired.
    */
   isMine(): boolean;
-  /** Calls back whenever the job becomes this proxy's. */
+  /** Adds a listener, which is called each time this proxy gets the job. */
   onTaken(listener: () => void): void;
 }
 
-/** The claim of a proxy that alone has the ledger. */
+/** Claim of a proxy that shares its ledger with no other proxy. */
 export const alwaysMine: JobClaim = { isMine: () => true, onTaken() {} };
 
 export interface ClaimedJobs extends AsyncDisposable {
   of(job: JobName): JobClaim;
 }
 
-/** Duration of a claim, in milliseconds. Another proxy takes the jobs of one that died after this and at most one renewal. */
+/** Duration of a claim, in milliseconds. If a proxy dies, another takes its jobs after this and at most one renewal period. */
 const claimMs = 3_000;
 const renewMs = 1_000;
 
-/** Claims every job that is free, and keeps it until disposed of. `claims` is null for a proxy that alone has the ledger. */
+/** Claims every free job and keeps it until disposed of. `claims` is null if no other proxy shares the ledger. */
 export function claimJobs(deps: {
   readonly claims: JobClaims | null;
   readonly clock: Clock;
@@ -40,7 +40,7 @@ export function claimJobs(deps: {
 class SharedJobs implements ClaimedJobs {
   readonly #claims: JobClaims;
   readonly #clock: Clock;
-  /** The end of each claim, on the monotonic scale. */
+  /** End of each claim, by the monotonic clock. */
   readonly #until = new Map<JobName, number>();
   readonly #listeners = new Map<JobName, (() => void)[]>(jobNames.map((job) => [job, []]));
   readonly #loop: Loop;
@@ -72,7 +72,7 @@ class SharedJobs implements ClaimedJobs {
   }
 
   async #claim(): Promise<void> {
-    // Counted from before the call, so that the claim ends here no later than in the database.
+    // The time is read before the call, so that the claim ends here no later than in the database.
     const until = this.#clock.monotonic() + claimMs;
     const own = new Set(await this.#claims.claim(jobNames, claimMs));
     if (this.#loop.ending.aborted) return;

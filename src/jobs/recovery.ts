@@ -8,8 +8,8 @@ import type { JobClaim } from "./job-claims.ts";
 const everyMs = 5_000;
 
 /**
- * Posts the holds of proxies that died while this one runs. The first recovery comes a period after this proxy claimed
- * the job: if no proxy could reach the ledger, live peers have published a beat by then.
+ * Posts the holds of proxies that died. Recovery starts one period after this proxy claimed the job: if no proxy could
+ * reach the ledger before, live peers have published a beat by then.
  */
 export function startRecovery(deps: {
   readonly ledger: LedgerMaintenance;
@@ -32,7 +32,7 @@ export function startRecovery(deps: {
     firstMs: everyMs,
     everyMs,
     onError(error) {
-      // A ledger that cannot be written is reported elsewhere.
+      // Other code reports a ledger that cannot be written.
       if (!(error instanceof LedgerUnavailable))
         log.error({ err: error }, "holds of proxies that died could not be posted");
     },

@@ -6,7 +6,7 @@ import { loop } from "../platform/loop.ts";
 
 const everyMs = 600_000;
 
-/** Removes budgets of sessions that are over, at once and every ten minutes. Several proxies may do so at the same time. */
+/** Removes the budgets of ended sessions, at the start and every ten minutes. Several proxies may do so at the same time. */
 export function startSessionTidying(deps: {
   readonly sessions: Pick<RunSessions, "tidy">;
   readonly clock: Clock;
@@ -17,7 +17,7 @@ export function startSessionTidying(deps: {
   return loop(clock, tidy, {
     everyMs,
     onError(error) {
-      // A ledger that cannot be written is reported elsewhere.
+      // Other code reports a ledger that cannot be written.
       if (!(error instanceof LedgerUnavailable))
         log.error({ err: error }, "sessions that are over could not be removed");
     },

@@ -11,8 +11,8 @@ export interface SampleDeps {
 }
 
 /**
- * Reads the account next to the ledger and keeps both. `fetch` must ask the gateway itself, not a cache, because the
- * ledger's counters are read just before and just after. Returns undefined when the gateway had no record or it was not kept.
+ * Reads the account and the ledger's counters, and stores both. `fetch` must not use a cache, because the counters are read
+ * just before and just after it. Returns undefined if the gateway sent no record or the sample was not stored.
  */
 export async function takeSample(
   { ledger, samples, clock }: SampleDeps,
@@ -20,7 +20,7 @@ export async function takeSample(
 ): Promise<AccountSample | undefined> {
   const latest = await samples.latest();
   const before = await ledger.totals();
-  // A clock that was set back must not put this sample before the last one.
+  // Keeps the order of the samples if the clock was set back.
   const askedAt = Math.max(clock.now(), (latest?.askedAt ?? 0) + 1);
   const record = await fetch();
   if (record === undefined) return undefined;

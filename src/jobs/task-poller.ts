@@ -5,25 +5,25 @@ import type { TaskStore } from "../ports/task-store.ts";
 import { loop } from "../platform/loop.ts";
 import type { JobClaim } from "./job-claims.ts";
 
-/** Polls the tasks that no client asks for. Disposing of it waits for the polls in progress. */
+/** Polls tasks whose clients do not. Disposing of it waits for the polls in progress. */
 interface TaskPoller extends AsyncDisposable {
-  /** Call it when there is a new task, or one is due earlier. */
+  /** Checks for due tasks now. Callers use it if there is a new task, or if a task is due earlier than planned. */
   wake(): void;
 }
 
-/** Polls in parallel: after a restart many old tasks may be due, and the gateway must not get a burst. */
+/** Largest number of parallel polls. After a restart many old tasks may be due, and a burst could overload the gateway. */
 const pollsAtOnceMax = 4;
 
 /**
- * Least pause between two polls of a task, in milliseconds; less than any planned pause. A poll whose result could not be
- * written leaves its task due: without this it would be polled in a circle.
+ * Shortest pause between two polls of a task, in milliseconds. It is shorter than any planned pause. A task whose result
+ * could not be written remains due; without this pause it would be polled again at once.
  */
 const restMs = 2_000;
 
-/** Milliseconds before the next try when due tasks could not be read. */
+/** Pause after due tasks could not be read, in milliseconds. */
 const afterErrorMs = 5_000;
 
-/** Polls each task when it is due. `poll` fetches its record and applies it, which also sets when the task is due again. */
+/** Polls each task when it is due. `poll` fetches the task's record and applies it, which also sets the time of the next poll. */
 export function startTaskPoller(deps: {
   readonly tasks: Pick<TaskStore, "due">;
   readonly poll: (task: Task) => Promise<void>;
@@ -33,7 +33,7 @@ export function startTaskPoller(deps: {
 }): TaskPoller {
   const { tasks, clock, log, claim } = deps;
   const polling = new Map<string, Promise<void>>();
-  /** The end of each polled task's rest, on the monotonic scale. */
+  /** End of each polled task's pause, by the monotonic clock. */
   const resting = new Map<string, number>();
 
   const poll = async (task: Task): Promise<void> => {
@@ -47,7 +47,7 @@ export function startTaskPoller(deps: {
     resting.set(taskId, clock.monotonic() + restMs);
     polls.wake();
   };
-  /** Starts what is due and has room; the rest waits for the next poll that ends. */
+  /** Starts the polls that are due, up to the limit. The others wait until a poll ends. */
   const startDue = async (): Promise<number> => {
     const limit = pollsAtOnceMax - polling.size;
     if (limit <= 0 || !claim.isMine()) return Infinity;
