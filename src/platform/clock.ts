@@ -5,7 +5,7 @@ import { assertNever, invariant } from "../core/assert.ts";
 import type { Period, Span } from "../core/budget.ts";
 import type { Calendar } from "../ports/calendar.ts";
 
-/** The machine's clock. Its timers do not keep the process alive. */
+/** Returns the machine's clock. Its timers do not keep the process alive. */
 export function systemClock(): Clock {
   return {
     now: () => Date.now(),
@@ -32,8 +32,8 @@ export function isTimeZone(text: string): boolean {
 }
 
 /**
- * Windows and days of one IANA time zone (see `isTimeZone`; throws RangeError on another text). Each period remembers
- * its last span, so that an instant inside it costs a comparison only.
+ * Returns the windows and days of an IANA time zone. Throws RangeError if `isTimeZone` is false for the text.
+ * Each period remembers its last span, so an instant inside that span costs only a comparison.
  */
 export function calendarOf(timeZone: string): Calendar {
   return new ZoneCalendar(timeZone);
@@ -96,7 +96,7 @@ class ZoneCalendar implements Calendar {
     }
   }
 
-  /** The day whose span holds the instant: where a clock set back repeats the end of a day, the day that began last. */
+  /** Returns the day whose span contains the instant. If a clock set back repeats the end of a day, returns the later day. */
   #dayOf(at: number): Day {
     if (this.#lastDay.start <= at && at < this.#lastDay.end) return this.#lastDay;
     let date = this.#zoned(at).toPlainDate();
@@ -107,8 +107,8 @@ class ZoneCalendar implements Calendar {
   }
 
   /**
-   * The hour of the local clock, cut where the zone's offset changes inside it: a repeated hour is a window of its own,
-   * and a change by half an hour leaves two short windows.
+   * Returns the hour of the local clock, cut where the zone's offset changes within the hour. A repeated hour is a separate
+   * window, and a change by half an hour produces two short windows.
    */
   #hourOf(at: number): Span {
     const offset = this.#offsetMs(at);
@@ -120,7 +120,7 @@ class ZoneCalendar implements Calendar {
     return { start: Math.max(start, before), end: Math.min(end, after) };
   }
 
-  /** The first instant of a date; where midnight does not exist, the first that does. */
+  /** Returns the first instant of a date. It is later than midnight if a clock change skips midnight. */
   #startOf(date: Temporal.PlainDate): number {
     return date.toZonedDateTime(this.timeZone).epochMilliseconds;
   }

@@ -2,7 +2,10 @@ import { pino } from "pino";
 import pretty from "pino-pretty";
 import type { Log } from "../ports/log.ts";
 
-/** One JSON line an event on stderr; readable lines on a terminal. `worker`: the number of the process, where there are several. */
+/**
+ * Returns a log that writes to stderr: readable lines on a terminal, otherwise one JSON line per event.
+ * `worker` is the number of the process if there are several.
+ */
 export function createLog(options: {
   readonly level: string;
   readonly isTerminal: boolean;
@@ -18,7 +21,7 @@ export function createLog(options: {
   return pino(settings, pino.destination({ dest: 2, sync: true }));
 }
 
-/** Replaces control characters in a line of JSON, where they are escaped or not: shown on a terminal they could steer it. */
+/** Replaces escaped and literal control characters in a line of JSON, because a terminal acts on them. */
 export function withoutControls(line: string): string {
   // oxlint-disable-next-line no-control-regex -- control characters are what it matches
   return line.replace(
@@ -27,9 +30,9 @@ export function withoutControls(line: string): string {
   );
 }
 
-/** Writes nothing: for the demo's proxy and tests. */
+/** Log that writes nothing, for the demo's proxy and tests. */
 export const silentLog: Log = { debug: ignore, info: ignore, warn: ignore, error: ignore };
 
 function ignore(): void {
-  // Nothing is kept.
+  // A silent log drops every event.
 }

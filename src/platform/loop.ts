@@ -1,24 +1,24 @@
 import type { Clock, Timer } from "../ports/clock.ts";
 
-/** Runs one step again and again, never two at a time. Disposing of it waits for the run in progress. */
+/** Runs one step repeatedly, and never twice at the same time. Disposal waits for the run in progress. */
 export interface Loop extends AsyncDisposable {
-  /** Aborted when the loop is disposed of, for steps that wait. */
+  /** Aborted on disposal, so that a step that waits can stop. */
   readonly ending: AbortSignal;
-  /** Runs the step within `withinMs`, 0 unless given. Calls coalesce. During a run the time starts at its end. */
+  /** Runs the step within `withinMs`; the default is 0. Calls coalesce. During a run, the time starts when the run ends. */
   wake(withinMs?: number): void;
-  /** Runs the step now, or after the run in progress. Resolves when that run has ended. */
+  /** Runs the step now, or after the run in progress. Resolves when the new run has ended. */
   run(): Promise<void>;
 }
 
 interface LoopOptions {
-  /** Milliseconds before the first run; 0 unless given. */
+  /** Milliseconds before the first run; the default is 0. */
   readonly firstMs?: number;
-  /** Milliseconds between the end of a run and the next, where the step returns nothing or throws. */
+  /** Milliseconds from the end of a run to the next run if the step returns nothing or throws. */
   readonly everyMs: number;
   readonly onError: (error: unknown) => void;
 }
 
-/** Starts a loop. The step returns the milliseconds to the next run: nothing for `everyMs`, Infinity for none until `wake`. */
+/** Starts a loop. The step returns the milliseconds to the next run: Infinity waits for `wake`, nothing means `everyMs`. */
 export function loop(
   clock: Clock,
   step: () => Promise<number | void>,
@@ -26,12 +26,12 @@ export function loop(
 ): Loop {
   const ending = new AbortController();
   let timer: Timer | null = null;
-  /** The instant at which the timer fires, on the monotonic scale. */
+  /** Instant at which the timer fires, in milliseconds of the monotonic clock. */
   let dueAt = Infinity;
   let isRunning = false;
   /** The run in progress, or the last one. */
   let running: Promise<void> = Promise.resolve();
-  /** Milliseconds from the end of the run in progress to the next, by `wake`. */
+  /** Milliseconds from the end of the run in progress to the next run, as `wake` requested. */
   let wokenMs = Infinity;
 
   const wake = (withinMs = 0): void => {
@@ -65,7 +65,7 @@ export function loop(
     wake(Math.min(nextMs ?? everyMs, wokenMs));
   };
 
-  // Later than this call, so that the first step may use the loop.
+  // The first step starts after this function returns, so that it may use the loop.
   if (firstMs > 0) arm(firstMs);
   else queueMicrotask(start);
   return {

@@ -4,16 +4,16 @@ import type { z } from "zod";
 import { nearest, type Fault } from "../core/fault.ts";
 import type { Path, ReadYaml } from "../ports/yaml.ts";
 
-/** Kind of a file and its schema; all fields are optional, so that an empty file is valid. */
+/** Kind of a file and its schema. All fields are optional, so that an empty file is valid. */
 interface YamlKind<S extends z.ZodType> {
-  /** "a price file", for sentences. */
+  /** Name of the kind in messages, such as "a price file". */
   readonly noun: string;
   readonly schema: S;
 }
 
 /**
- * Reads one file's text and checks its shape; pure, and total over any text. Every `error` of the schema is the end of the
- * sentence "write …", and for unknown fields what `unknownFields` says; it transforms nothing.
+ * Reads one file's text and checks its shape. Pure, and never throws for any text. The schema must not transform values.
+ * Each `error` of the schema completes the sentence "write …"; for unknown fields it is the text of `unknownFields`.
  */
 export function readYaml<S extends z.ZodType>(name: string, text: string, kind: YamlKind<S>): ReadYaml<z.output<S>> {
   const value = readPlain(text);
@@ -30,10 +30,10 @@ export function readYaml<S extends z.ZodType>(name: string, text: string, kind: 
   };
 }
 
-/** Tags, directives, several documents and names with a meaning in JavaScript: only the thorough reader knows them. */
+/** Matches tags, directives, several documents, and names with a meaning in JavaScript. `readWithPlaces` handles them. */
 const unusual = /(?:^|[\s,:[{?-])(?:!|\?\s)|^(?:%|---|\.\.\.)|__proto__/m;
 
-/** The value of an ordinary file, in a tenth of the time that places take; undefined for any other. */
+/** Returns the value of an ordinary file, otherwise undefined. Takes a tenth of the time of `readWithPlaces`. */
 function readPlain(text: string): object | undefined {
   if (unusual.test(text)) return undefined;
   try {
@@ -44,10 +44,13 @@ function readPlain(text: string): object | undefined {
   }
 }
 
-/** Aliases of aliases can be more than any memory holds. */
+/** Largest number of values in a file. Nested aliases could otherwise expand beyond the available memory. */
 const valuesMax = 1_000_000;
 
-/** Adds the values within this one, until there are too many. A key of null has another name in the other parser. */
+/**
+ * Adds the number of nested values to `before`, and stops when there are too many.
+ * Returns Infinity for a key "null", because the two parsers name a null key differently.
+ */
 function countValues(value: unknown, before: number): number {
   let count = before + 1;
   if (typeof value !== "object" || value === null) return count;
@@ -59,7 +62,7 @@ function countValues(value: unknown, before: number): number {
   return count;
 }
 
-/** Reads it with the place of each value, for faults. */
+/** Reads the text with the position of each value, for faults. */
 function readWithPlaces<S extends z.ZodType>(
   name: string,
   text: string,
@@ -99,7 +102,7 @@ function readWithPlaces<S extends z.ZodType>(
   const broken = issues.flatMap(brokenPaths);
   return {
     name,
-    // Explained before anything is cut out, and checked but for what was.
+    // Faults are explained from the document, which `cutOut` does not change.
     faults: [...faults, ...issues.flatMap((issue) => explain(issue, document, { faultAt, faultAtKey, mistyped }))],
     value: broken.some((path) => path.length === 0) ? empty : (cutOut(value, broken) as z.output<S>),
     lost: (path) => broken.some((other) => isPrefix(other, path)),
@@ -112,7 +115,7 @@ function readWithPlaces<S extends z.ZodType>(
   };
 }
 
-/** Keeps the first of two equal names in a block, so that the rest of the file can be read. */
+/** Removes repeated names from each block except the first, so that the remaining file can be read. */
 function keepFirst(document: Document): void {
   visit(document, {
     Map(_, map) {
@@ -127,7 +130,7 @@ function keepFirst(document: Document): void {
 
 const unreadable = Symbol("unreadable");
 
-/** YAML aliases that multiply without end, and other things that only show when the value is built. */
+/** Builds the value. Reports faults that only appear here, such as aliases that expand without limit. */
 function plainValue(document: Document, report: (message: string) => void): unknown {
   try {
     return document.toJS({ maxAliasCount: 10_000 });
@@ -137,7 +140,7 @@ function plainValue(document: Document, report: (message: string) => void): unkn
   }
 }
 
-/** The value without what is at these paths. Items of lists leave a hole, so that the others keep their places. */
+/** Removes the values at these paths. A removed list item becomes undefined, so that the other items keep their index. */
 function cutOut(value: unknown, paths: readonly Path[]): unknown {
   for (const path of paths) {
     let block: unknown = value;
@@ -160,7 +163,7 @@ function syntaxMessage(code: string, message: string, noun: string): string {
   return `not YAML: ${message}`;
 }
 
-/** An unknown field breaks itself, not its neighbours. */
+/** Returns the paths that an issue makes invalid. An unknown field does not affect the other fields of its block. */
 function brokenPaths(issue: z.core.$ZodIssue): Path[] {
   const path = issue.path as Path;
   return issue.code === "unrecognized_keys" ? issue.keys.map((key) => [...path, key]) : [path];
@@ -176,12 +179,12 @@ function isPrefix(start: Path, path: Path): boolean {
 
 interface Finder {
   readonly faultAt: ReadYaml["faultAt"];
-  /** A fault at the key, whatever its value is. */
+  /** Returns a fault at the key, even if the path has a value. */
   readonly faultAtKey: ReadYaml["faultAt"];
   readonly mistyped: ReadYaml["mistyped"];
 }
 
-/** A finding of the schema in words, at the place that is to be changed. */
+/** Turns an issue of the schema into faults at the text that the user must change. */
 function explain(issue: z.core.$ZodIssue, document: Document, { faultAt, faultAtKey, mistyped }: Finder): Fault[] {
   const path = issue.path as Path;
   if (issue.code === "unrecognized_keys") {
@@ -197,7 +200,7 @@ function explain(issue: z.core.$ZodIssue, document: Document, { faultAt, faultAt
   const field = String(path.at(-1) ?? "file");
   if (node === undefined) {
     const block = path.slice(0, -1);
-    // The unknown field that it was mistyped as says so already.
+    // A missing field may be a misspelled one, which is already reported as unknown.
     return mistyped(block, field) ? [] : [faultAt(block, `"${field}" is missing; write ${issue.message}`)];
   }
   const unquoted = isScalar(node) && typeof node.value === "number" && issue.code === "invalid_type";
@@ -208,7 +211,7 @@ function explain(issue: z.core.$ZodIssue, document: Document, { faultAt, faultAt
 }
 
 interface Step {
-  /** Offset of the step's name, or of the item in a list. */
+  /** Offset of the key, or of the list item. */
   readonly keyOffset: number;
   readonly node: Node | null;
 }
@@ -227,7 +230,7 @@ function stepInto(document: Document, node: unknown, step: string | number): Ste
   return undefined;
 }
 
-/** Undefined where nothing is written. */
+/** Returns the node at a path; undefined if the file has none. */
 function nodeAt(document: Document, path: Path): Node | null | undefined {
   let node: Node | null | undefined = document.contents;
   for (const step of path) {
@@ -238,7 +241,10 @@ function nodeAt(document: Document, path: Path): Node | null | undefined {
   return node;
 }
 
-/** Returns the offset of the path's value, or of its key for a block, a list or nothing, as near as the file has it. */
+/**
+ * Returns the offset of a scalar value, or of the key if the value is a block, a list or empty.
+ * Returns the nearest enclosing offset if the file does not contain the path.
+ */
 function offsetOf(document: Document, path: Path, part: "key" | "value"): number {
   let node: Node | null = document.contents;
   let offset = node?.range?.[0] ?? 0;

@@ -2,30 +2,30 @@ import type { ChatText, OutputSchema, PromptForm, ToolTurn } from "../../core/pr
 
 /**
  * Tokens that the chat template adds to the texts. Messages and replies: OpenAI cookbook, "How to count tokens with tiktoken".
- * The others were found from published requests whose answers state their usage: those of test/unit/platform/tokens/published.ts.
+ * The other numbers were derived from published requests with known usage, in test/unit/platform/tokens/published.ts.
  */
 const templateTokens = {
   message: 3,
   name: 1,
   reply: { chat: 3, harmony: 2 },
-  /** What surrounds the tools, once. */
+  /** Text around the list of tools, counted once. */
   tools: { chat: { chat: 9, responses: 3 }, harmony: { chat: 91, responses: 9 } },
-  /** The tools of a chat join its first message of the system. */
+  /** For tools of a chat that are merged into its first system message. */
   joined: -4,
   /** For a function of `tools` whose first property has neither a title nor a description. */
   bareProperty: -1,
   /** For a function without a description. */
   bareFunction: { chat: 0, harmony: -1 },
-  /** For a tool that is no function, beside its JSON text. */
+  /** For a tool that is not a function, in addition to its JSON text. */
   otherTool: 7,
-  /** What a model that reasons is told where it may not call several tools at once. */
+  /** Instruction to a reasoning model that it must not call several tools at once. */
   sequential: 78,
   choice: { none: 1, named: 7 },
   call: { chat: { chat: 5, responses: 7 }, harmony: { chat: 9, responses: 12 } },
   result: { chat: { chat: 4, responses: 6 }, harmony: { chat: 6, responses: 8 } },
-  /** The older `function_call`, and a message of the role `function`, role included. */
+  /** The older `function_call`, and a message with the role `function` including that role. */
   function: { call: 3, result: 3 },
-  /** What surrounds calls that came together: once, and for each. */
+  /** Text around parallel calls: `all` counts once, `each` for every call. */
   parallel: { all: 12, each: 3 },
   schema: { chat: 6, responses: 0 },
   /** For a property of a schema that has a description. */
@@ -35,12 +35,12 @@ const templateTokens = {
 /** Texts to tokenise, and tokens to add to their count. */
 interface TokenInput {
   readonly texts: readonly string[];
-  /** Texts that reach the model with all but ASCII written as `\u` escapes. */
+  /** Texts that reach the model with every non-ASCII character as a `\u` escape. */
   readonly escaped: readonly string[];
   readonly tokens: number;
 }
 
-/** Everything that a chat's prompt is counted from. */
+/** Returns the texts and template tokens that make up a chat's prompt. */
 export function tokenInput(chat: ChatText, form: PromptForm = "chat"): TokenInput {
   const { message, name, reply } = templateTokens;
   const parts = [
@@ -58,7 +58,7 @@ export function tokenInput(chat: ChatText, form: PromptForm = "chat"): TokenInpu
 
 const nothing: TokenInput = { texts: [], escaped: [], tokens: 0 };
 
-/** Functions by the published form; what is no function by its JSON text. */
+/** Returns functions in the published form, and other tools as JSON text. */
 function toolParts({ tools, api, hasSystem, toolChoice, isSequential }: ChatText, form: PromptForm): TokenInput {
   if (tools.length === 0) return nothing;
   const isChat = form === "chat" && api === "chat";
@@ -92,7 +92,7 @@ function bareTokens({ description, parameters }: FunctionDefinition, form: Promp
   return (isBare ? templateTokens.bareProperty : 0) + (isText(description) ? 0 : templateTokens.bareFunction[form]);
 }
 
-/** The function of `{ type: "function", function: {…} }`, or of the flat form that has its name beside its type. */
+/** Returns the function of `{ type: "function", function: {…} }`, or of the flat form with `name` next to `type`. */
 function functionOf(tool: unknown): FunctionDefinition | undefined {
   if (!isObject(tool)) return undefined;
   if (isObject(tool["function"])) return tool["function"];
@@ -100,7 +100,7 @@ function functionOf(tool: unknown): FunctionDefinition | undefined {
   return type === "function" && typeof name === "string" ? tool : undefined;
 }
 
-/** Calls and results; the result of a call names its function again. */
+/** Returns calls and results. The prompt repeats the function's name with each result. */
 function turnParts({ kind, calls, results }: ToolTurn, api: ChatText["api"], form: PromptForm): TokenInput {
   const each =
     kind === "function"
@@ -110,7 +110,7 @@ function turnParts({ kind, calls, results }: ToolTurn, api: ChatText["api"], for
   const named = kind === "function" ? [] : calls.slice(0, results.length).map(({ name }) => repeatedName(name));
   return {
     texts: [...calls.flatMap((call) => [call.name, call.arguments]), ...(isParallel ? [] : results), ...named],
-    // They reach the model as one JSON text.
+    // Parallel results reach the model as one JSON text.
     escaped: isParallel ? results : [],
     tokens:
       each.call * calls.length +
@@ -119,7 +119,7 @@ function turnParts({ kind, calls, results }: ToolTurn, api: ChatText["api"], for
   };
 }
 
-/** A name is repeated only where it is one that functions may have. */
+/** Returns the name if it is valid for a function; the prompt does not repeat other names. */
 function repeatedName(name: string): string {
   return /^[\w-]{1,64}$/.test(name) ? name : "";
 }
@@ -138,7 +138,7 @@ function schemaParts({ schema, api, hasSystem, tools }: ChatText): TokenInput {
   };
 }
 
-/** A strict schema allows no other members: the prompt leaves that out. */
+/** Removes `additionalProperties` from a strict schema, as the prompt does. */
 function shown({ schema, isStrict }: OutputSchema): unknown {
   if (!isStrict || !isObject(schema)) return schema;
   const { additionalProperties: _, ...others } = schema;
@@ -157,7 +157,7 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Levels of a schema that are rendered; what is deeper counts by its JSON text. */
+/** Largest number of schema levels that are rendered. Deeper levels count as JSON text. */
 const depthMax = 64;
 
 /** A function of a tool definition. */
@@ -168,9 +168,9 @@ export interface FunctionDefinition {
 }
 
 /**
- * Functions in the form in which OpenAI's models see them, a namespace of TypeScript types: published for open models in
- * OpenAI's Harmony guide, and found for the others by hmarr/openai-chat-tokens. Each part of a schema is written once, so
- * that the text is never much longer than the definitions.
+ * Renders functions as OpenAI's models see them: as a namespace of TypeScript types. OpenAI's Harmony guide publishes
+ * the form for open models; hmarr/openai-chat-tokens found it for the other models. Each part of a schema is written
+ * once, so that the text is never much longer than the definitions.
  */
 function renderedFunctions(functions: readonly FunctionDefinition[]): string {
   const types = functions.map((definition) => renderedFunction(definition));
@@ -186,7 +186,7 @@ function renderedFunction({ name, description, parameters }: FunctionDefinition)
   return members === "" ? `${head}) => any;\n\n` : `${head}_: {\n${members}}) => any;\n\n`;
 }
 
-/** The rendering of one schema, which writes each of its definitions out once. */
+/** Renders one schema. Writes each of its definitions once. */
 class Rendering {
   readonly #definitions: Readonly<Record<string, unknown>>;
   readonly #written = new Set<string>();
@@ -195,7 +195,7 @@ class Rendering {
     this.#definitions = { ...objectOf(schema["definitions"]), ...objectOf(schema["$defs"]) };
   }
 
-  /** The properties of an object, one a line; empty for none. */
+  /** Returns the properties of an object, one per line; empty if it has none. */
   members(schema: Readonly<Record<string, unknown>>, depth: number): string {
     const required = new Set<unknown>(Array.isArray(schema["required"]) ? schema["required"] : []);
     const lines: string[] = [];
@@ -245,7 +245,7 @@ class Rendering {
   }
 }
 
-/** A comment, whose further lines bear no mark and lose their indentation. */
+/** Returns a comment. Only its first line starts with `//`; the other lines lose their indentation. */
 function comment(text: unknown): string {
   return typeof text === "string" && text !== "" ? `// ${text.replaceAll(/\n[ \t]+/g, "\n").trimEnd()}\n` : "";
 }
@@ -260,8 +260,8 @@ function objectOf(value: unknown): Readonly<Record<string, unknown>> {
 }
 
 /**
- * The JSON text of a value, for counting only. `JSON.parse` reads nesting of any depth, `JSON.stringify` overflows the
- * stack on some thousands of levels: such a value, or one that is no JSON, is written flat instead.
+ * Returns the JSON text of a value, for counting only. `JSON.parse` reads any depth, but `JSON.stringify` overflows the
+ * stack at some thousands of levels. A value that is too deep, or is not JSON, is written flat.
  */
 export function jsonText(value: unknown): string {
   try {
@@ -271,7 +271,7 @@ export function jsonText(value: unknown): string {
   }
 }
 
-/** Every key and leaf, with a pair of brackets for each level: about as many tokens as its JSON text. */
+/** Returns every key and leaf, and a pair of brackets per level. It has about as many tokens as the JSON text. */
 function flatText(value: unknown): string {
   const parts: string[] = [];
   const seen = new Set<object>();

@@ -4,20 +4,20 @@ import type { TokenCount } from "../../ports/token-counter.ts";
 import type { CountJob, JobBatch, TurnReport } from "./turns.ts";
 
 interface CountingThreadOptions {
-  /** Calls that may wait for an answer at once. */
+  /** Largest number of calls that may wait for an answer at once. */
   readonly queueItemsMax: number;
-  /** Memory of all texts that wait for an answer: two bytes a UTF-16 unit, and some for each text. */
+  /** Largest memory of all texts that wait for an answer: two bytes per UTF-16 unit, and 64 bytes per text. */
   readonly queueBytesMax: number;
-  /** Starts the thread; a test hands in its own to watch or end it. */
+  /** Starts the thread. A test passes its own function to watch or end the thread. */
   readonly startThread: () => Worker;
-  /** Told when the thread ended unasked; the error is undefined when it only exited. */
+  /** Called when the thread ends unexpectedly. The error is undefined if the thread exited without one. */
   readonly onThreadDeath: (error: unknown) => void;
 }
 
 interface PendingJob {
   readonly job: CountJob;
   readonly bytes: number;
-  /** Threads that it has been sent to. */
+  /** Number of threads that have received the job. */
   attempts: number;
   readonly resolve: (count: TokenCount) => void;
 }
@@ -26,17 +26,17 @@ const busy: TokenCount = { ok: false, reason: "busy" };
 const bytesPerText = 64;
 const attemptsMax = 2;
 
-/** Starts the worker, as TypeScript in the checkout and as JavaScript in the package. */
+/** Starts the worker from TypeScript in the checkout, and from JavaScript in the package. */
 export function startCountingThread(): Worker {
   const file = import.meta.url.endsWith(".ts") ? "./worker.ts" : "./worker.js";
-  // The process's own flags are not for a thread: `--input-type`, for one, forbids it to have a file.
+  // The thread must not inherit the process's flags: `--input-type`, for example, does not allow a file.
   return new Worker(new URL(file, import.meta.url), { name: "token-counter", execArgv: [] });
 }
 
 /**
- * Counts on one worker thread. It starts with the first call, and again after it has died: its unanswered calls are
- * then sent once more, and answered `busy` when that thread dies too. While the thread is at a turn, calls gather and
- * go to it as one message. An idle thread does not keep the process alive; an unanswered call does.
+ * Counts on one worker thread, which starts with the first call. If the thread fails, a new thread receives its
+ * unanswered calls; if that thread fails too, they are answered `busy`. Calls during a turn are sent as one message.
+ * An idle thread does not keep the process alive; an unanswered call does.
  */
 export class CountingThread implements AsyncDisposable {
   readonly #options: CountingThreadOptions;
@@ -45,7 +45,7 @@ export class CountingThread implements AsyncDisposable {
   #bytes = 0;
   #waiting: PendingJob[] = [];
   readonly #sent = new Map<number, PendingJob>();
-  /** A batch is being gathered, or the thread has not yet taken the last one in. */
+  /** True while calls collect for a batch, or until the thread has received the last batch. */
   #gathering = false;
   #disposed = false;
 
@@ -53,7 +53,10 @@ export class CountingThread implements AsyncDisposable {
     this.#options = options;
   }
 
-  /** Counts texts together, those from `escapedFrom` on escaped, no further than `atMost`. Answered `busy` when the queue is full, the thread cannot run, or after disposal. */
+  /**
+   * Counts texts together, up to `atMost` tokens. Texts from index `escapedFrom` are escaped first.
+   * Answers `busy` if the queue is full, the thread cannot run, or the object is disposed.
+   */
   count(
     texts: readonly string[],
     encoding: Encoding,
@@ -138,7 +141,7 @@ export class CountingThread implements AsyncDisposable {
     if (this.#sent.size === 0) thread.unref();
   }
 
-  /** The thread is gone: what it had not answered goes to the next one, before what has gathered since. */
+  /** Sends the unanswered jobs of the ended thread to a new one, before the jobs that have collected since. */
   #onThreadEnd(reason: unknown): void {
     this.#thread = undefined;
     this.#options.onThreadDeath(reason);

@@ -1,23 +1,23 @@
 /**
- * End of a cut that keeps a long text's count. The tokenizer's time grows with the square of a piece that its regular
- * expression cannot split, and a piece of 1M letters panics the WASM module, so pieces must be short. A cut after a
- * letter or digit is exact if no letter, digit, mark or apostrophe follows: no regex piece of o200k_base or cl100k_base
- * spans it. (Exception: a cut right after a letter new in Unicode 17, which tiktoken 1.0.22 does not know, may change
- * the count by a token.)
+ * Matches where a long text can be cut without changing its count. Pieces must be short: the tokenizer's time grows with
+ * the square of a piece that its regular expression cannot split, and 1M letters in one piece panic the WASM module.
+ * A cut after a letter or digit is exact if no letter, digit, mark or apostrophe follows, because no regex piece of
+ * o200k_base or cl100k_base spans it. Exception: tiktoken 1.0.22 does not know the letters that are new in Unicode 17.
+ * A cut right after such a letter may change the count by one token.
  */
 const safeEnd = /[\p{L}\p{N}](?![\p{L}\p{N}\p{M}'’])/u;
 
-/** UTF-16 units after which a safe cut is looked for. */
+/** Shortest piece before a safe cut, in UTF-16 units. */
 export const pieceUnitsMin = 512;
-/** UTF-16 units after which a piece is cut whatever it holds; such a cut adds at most a few tokens. */
+/** Longest piece, in UTF-16 units. A piece without a safe cut ends here, which adds at most a few tokens. */
 export const pieceUnitsMax = 1024;
 
-/** Returns the end of the piece that begins at `start`: beyond `start`, at most `pieceUnitsMax` after it. */
+/** Returns the end of the piece that begins at `start`. The end is at most `pieceUnitsMax` after `start`. */
 export function pieceEnd(text: string, start: number): number {
   const last = start + pieceUnitsMax;
   if (last >= text.length) return text.length;
   const from = start + pieceUnitsMin;
-  // Two units more than a cut may use, so that the character after the last possible cut is seen whole.
+  // Two extra units, so that the search sees the whole character after the last possible cut.
   const found = safeEnd.exec(text.slice(from, last + 2));
   if (found !== null) {
     const cut = from + found.index + found[0].length;
@@ -26,12 +26,12 @@ export function pieceEnd(text: string, start: number): number {
   return splitsPair(text, last) ? last - 1 : last;
 }
 
-/** A piece with all but ASCII written as `\u` escapes, which the tokenizer's regular expression splits everywhere. */
+/** Writes non-ASCII characters as `\u` escapes. The tokenizer's regular expression splits every escape. */
 export function escapedPiece(piece: string): string {
   return piece.replaceAll(/[\u0080-\uffff]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
-/** Counts a whole text piece by piece: exact but for hard cuts, in time that grows linearly with its length. */
+/** Counts a text piece by piece, in linear time. The count is exact except at hard cuts. */
 export function countInPieces(text: string, countPiece: (piece: string) => number): number {
   let tokens = 0;
   for (let start = 0; start < text.length;) {

@@ -7,29 +7,29 @@ import { CountingThread, startCountingThread } from "./counting-thread.ts";
 import { countInPieces, escapedPiece } from "./cuts.ts";
 
 export interface TokenCounterOptions {
-  /** UTF-8 bytes up to which a warmed encoding is counted on the calling thread; 2048 unless given. */
+  /** Most UTF-8 bytes of a call that is counted on the calling thread if its encoding is warmed; the default is 2048. */
   readonly inlineBytesMax?: number;
-  /** Calls that may wait for the worker at once; 10,000 unless given. */
+  /** Largest number of calls that may wait for the worker at once; the default is 10,000. */
   readonly queueItemsMax?: number;
-  /** Memory of the texts that may wait for the worker, at two bytes a UTF-16 unit; 64 MiB unless given. */
+  /** Largest memory of the texts that wait for the worker, at two bytes per UTF-16 unit; the default is 64 MiB. */
   readonly queueBytesMax?: number;
-  /** Told when the worker ended unasked. */
+  /** Called when the worker ends unexpectedly. */
   readonly onThreadDeath?: (error: unknown) => void;
-  /** Starts the worker; only a test has a reason to hand in another. */
+  /** Starts the worker. Only tests replace it. */
   readonly startThread?: () => Worker;
 }
 
-/** A counter that can be made to answer short texts at once. */
+/** Token counter that can count short texts on the calling thread once an encoding is warmed. */
 export interface WarmableTokenCounter extends TokenCounter, AsyncDisposable {
   /**
-   * Loads an encoding on the calling thread: about 110 ms during which nothing else runs, and 50-80 MB. Without it
-   * every text goes to the worker, which costs the calling thread less CPU (1-13 µs) than counting it (up to 500 µs),
-   * and only the answer comes later; so nothing is ever loaded here unasked.
+   * Loads an encoding on the calling thread. This blocks the thread for about 110 ms and takes 50-80 MB. It is optional:
+   * sending a text to the worker costs the calling thread less CPU (1-13 µs) than counting it (up to 500 µs), although
+   * the answer comes later.
    */
   warm(encoding: Encoding): Promise<void>;
 }
 
-/** Counts with tiktoken: short texts of a warmed encoding here, all others on one worker thread. Keeps no text. */
+/** Returns a tiktoken counter. Counts short texts of warmed encodings here, others on a worker thread. Stores no text. */
 export function createTokenCounter(options: TokenCounterOptions = {}): WarmableTokenCounter {
   const inlineBytesMax = options.inlineBytesMax ?? 2048;
   const warmed = new Map<Encoding, (piece: string) => number>();
@@ -82,7 +82,7 @@ export function createTokenCounter(options: TokenCounterOptions = {}): WarmableT
   };
 }
 
-/** Reports that the texts have at most `bytesMax` UTF-8 bytes together, without scanning long ones. */
+/** Returns true if the texts together have at most `bytesMax` UTF-8 bytes. Does not scan long texts. */
 function fits(texts: readonly string[], bytesMax: number): boolean {
   let bytes = 0;
   for (const text of texts) {

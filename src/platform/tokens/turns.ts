@@ -1,42 +1,42 @@
 import type { Encoding } from "../../ports/catalogue.ts";
 import { escapedPiece, pieceEnd } from "./cuts.ts";
 
-/** Texts to count together: one text, or those of one chat. */
+/** Texts to count together: a single text, or the texts of one chat. */
 export interface CountJob {
   readonly id: number;
   readonly encoding: Encoding;
   readonly texts: readonly string[];
-  /** Texts from this one on are counted with all but ASCII written as `\u` escapes. */
+  /** Index of the first text to count with non-ASCII characters as `\u` escapes; all later texts are escaped too. */
   readonly escapedFrom: number;
-  /** Most tokens to count: a longer text counts as this many. */
+  /** Largest number of tokens to count. A longer job counts as this many. */
   readonly atMost: number;
 }
 
-/** The tokens of all of a job's texts. */
+/** Result of a job: the tokens of all its texts. */
 interface CountedJob {
   readonly id: number;
   readonly tokens: number;
 }
 
-/** Main thread to worker: all jobs that gathered while the worker was at its last turn. */
+/** Message to the worker: all jobs that collected during its last turn. */
 export type JobBatch = readonly CountJob[];
 
-/** Worker to main thread, after a turn that finished something or took a batch in. */
+/** Message from the worker, after a turn that finished a job or received a batch. */
 export interface TurnReport {
   readonly counted: readonly CountedJob[];
-  /** A batch was taken in during this turn: the next may come. */
+  /** True if the worker has received a batch since its last turn, so the main thread may send the next. */
   readonly ready: boolean;
 }
 
-/** UTF-16 units that one turn spends on the shortest jobs, and then on the oldest: 3-6 ms of prose, 80 ms at the worst. */
+/** UTF-16 units per turn for the shortest jobs, then for the oldest job. A turn takes 3-6 ms for prose, at most 80 ms. */
 export const turnUnits = { shortest: 16_384, oldest: 8_192 } as const;
 
-/** What a call of the tokenizer costs beside the length of its piece, in units; keeps turns short for many tiny texts. */
+/** Fixed cost of a tokenizer call, in UTF-16 units. Keeps turns short when there are many tiny texts. */
 const callUnits = 32;
 
 interface RunningJob {
   readonly job: CountJob;
-  /** Units still to count, calls included. */
+  /** Units still to count, including the fixed cost of the calls. */
   remaining: number;
   textIndex: number;
   offset: number;
@@ -44,12 +44,12 @@ interface RunningJob {
 }
 
 /**
- * Shares one thread among jobs. A turn works on the shortest remaining job first, so that a short text never waits for
- * a long one by more than a turn; then it gives a share to the oldest, so that a long one always moves on.
+ * Shares one thread among jobs. A turn counts the shortest remaining jobs first, so that a short text waits at most one
+ * turn for a long text. It then counts a part of the oldest job, so that a long text always progresses.
  */
 export class Turns {
   readonly #countPiece: (piece: string, encoding: Encoding) => number;
-  /** From the shortest to the longest once a turn has begun. */
+  /** Sorted from the shortest to the longest at the start of each turn. */
   readonly #running: RunningJob[] = [];
 
   constructor(countPiece: (piece: string, encoding: Encoding) => number) {
@@ -66,7 +66,7 @@ export class Turns {
     }
   }
 
-  /** Works for one turn; returns the jobs that it finished. */
+  /** Runs one turn. Returns the jobs that it finished. */
   take(): CountedJob[] {
     const counted: CountedJob[] = [];
     this.#running.sort((a, b) => a.remaining - b.remaining);
@@ -87,7 +87,7 @@ export class Turns {
     return oldest;
   }
 
-  /** Counts up to about `units` of a job, or to its limit, and takes it off the list when it is finished; returns the units spent. */
+  /** Counts about `units` of a job, or up to its limit. Removes the job if it is finished. Returns the units spent. */
   #advance(running: RunningJob, units: number, counted: CountedJob[]): number {
     const { texts, encoding, atMost, escapedFrom } = running.job;
     let spent = 0;

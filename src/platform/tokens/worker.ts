@@ -1,4 +1,4 @@
-/** The counting thread: takes batches of jobs, works in turns, reports after each turn. */
+/** Port to the main thread. The worker receives batches of jobs, counts in turns, and reports after each turn. */
 import { parentPort } from "node:worker_threads";
 import { invariant } from "../../core/assert.ts";
 import { countPiece } from "./encoders.ts";
@@ -17,7 +17,7 @@ port.on("message", (batch: JobBatch) => {
   if (wasIdle) turn();
 });
 
-/** One turn, then the next after waiting messages have been taken in. */
+/** Runs one turn. Schedules the next turn after the messages that are waiting. */
 function turn(): void {
   const report: TurnReport = { counted: turns.take(), ready: tookBatch };
   tookBatch = false;
