@@ -6,13 +6,13 @@ import { FailedTries } from "./failed-tries.ts";
 
 /** A caller of the admin API. */
 export interface AdminCaller {
-  /** As the audit names them: an admin's name, or `env` for the bearer of `FAREBOX_ADMIN_TOKEN`. */
+  /** Name in the audit: an admin's name, or `env` for the bearer of `FAREBOX_ADMIN_TOKEN`. */
   readonly name: string;
   readonly role: AdminRole;
   readonly expiresAt: number | null;
 }
 
-/** Credential of an admin as a session keeps it. */
+/** Credential of an admin, as a session stores it. */
 export interface AdminCredential {
   /** The admin's id; null for `FAREBOX_ADMIN_TOKEN`. */
   readonly id: string | null;
@@ -22,7 +22,7 @@ export interface AdminCredential {
 
 export type Admission =
   | { readonly ok: true; readonly caller: AdminCaller; readonly credential: AdminCredential }
-  /** `message` is one sentence for a person, without anything of the token. */
+  /** `message` is one sentence for a person. It never contains any part of the token. */
   | {
       readonly ok: false;
       readonly why: AdminFailure;
@@ -31,9 +31,9 @@ export type Admission =
     };
 
 export interface AdminGate {
-  /** Decides on the `Authorization` header of a request that came from an address. */
+  /** Checks the `Authorization` header of a request from this address. */
   admit(authorization: string | undefined, address: string): Promise<Admission>;
-  /** The caller of an accepted token as of now; undefined if the token is no longer valid. */
+  /** Returns the present caller of an accepted token, or undefined if the token is no longer valid. */
   stillOpens(credential: AdminCredential): Promise<AdminCaller | undefined>;
 }
 
@@ -41,15 +41,15 @@ export interface AdminGate {
 const tokenPattern = /^sk-fba-([a-z0-9]{1,32})-[A-Za-z0-9_-]{20,128}$/;
 
 /**
- * The gate of the admin API. A valid token is accepted at once, whatever came before it from the same address; a wrong one is
- * answered the later, the more wrong ones came from there.
+ * Creates the gate of the admin API. A valid token is always accepted at once. Each wrong token from an address delays the
+ * answer to the next wrong token from there.
  */
 export function createAdminGate(deps: {
   readonly admins: AdminStore;
   readonly clock: Clock;
-  /** `FAREBOX_ADMIN_TOKEN`; null where none is set. */
+  /** Value of `FAREBOX_ADMIN_TOKEN`; null if it is not set. */
   readonly settingsToken: string | null;
-  /** Called for each failed try, for its metric. */
+  /** Called for each failed try, to count it in the metrics. */
   readonly onFailure: (why: AdminFailure) => void;
 }): AdminGate {
   const { admins, clock } = deps;
@@ -81,7 +81,7 @@ export function createAdminGate(deps: {
 
   async function admit(authorization: string | undefined, address: string): Promise<Admission> {
     const token = /^Bearer +(\S+) *$/i.exec(authorization ?? "")?.[1];
-    // Nothing was tried, so there is nothing to slow down.
+    // A request without a token does not guess one, so it is not delayed.
     if (token === undefined) return failed("missing", await missingMessage(deps));
     const checked = await check(token, digestOf(token));
     if (!("wrong" in checked)) return checked;
@@ -113,7 +113,7 @@ function callerOf({ name, role, expiresAt }: Admin): AdminCaller {
   return { name, role, expiresAt };
 }
 
-/** A digest of no token. An unknown admin is compared with it, so that the answer takes as long. */
+/** Digest that no token has. It is compared for an unknown admin, so that the answer takes the same time. */
 const unusedDigest = Buffer.alloc(32);
 
 function digestOf(text: string): Buffer {

@@ -20,7 +20,7 @@ export const newAdminSchema = z.strictObject({
     `must not be ${reservedAdminNames.join(" or ")}`,
   ),
   role: z.enum(adminRoles, `must be ${adminRoles.join(" or ")}`),
-  /** Lifetime of the token in milliseconds; null for no end. */
+  /** Lifetime of the token in milliseconds; null if it never expires. */
   lifetimeMs: z.int().positive().max(lifetimeMsMax).nullable().default(null),
 });
 
@@ -29,7 +29,7 @@ export type NewAdmin = z.input<typeof newAdminSchema>;
 export type CreatedAdmin = {
   readonly ok: true;
   readonly admin: Admin;
-  /** The token itself, `sk-fba-<id>-<secret>`: it is stored nowhere and cannot be shown again. */
+  /** The token, `sk-fba-<id>-<secret>`. It is not stored, so it cannot be shown again. */
   readonly text: string;
 };
 
@@ -55,11 +55,11 @@ export async function createAdmin(tools: AdminTools, input: NewAdmin): Promise<C
 export type RevokedAdmin = {
   readonly ok: true;
   readonly admin: Admin;
-  /** False when it was revoked before: the first instant stays. */
+  /** False if the token was already revoked. The time of the first revocation is kept. */
   readonly first: boolean;
 };
 
-/** Revokes an admin's token permanently. Repeating it changes nothing. */
+/** Revokes an admin's token permanently. A second call changes nothing. */
 export async function revokeAdmin(tools: AdminTools, nameOrId: string): Promise<RevokedAdmin | Failure> {
   const admin = await tools.admins.find(nameOrId);
   if (admin === undefined) return noSuchAdmin(nameOrId);
@@ -69,7 +69,7 @@ export async function revokeAdmin(tools: AdminTools, nameOrId: string): Promise<
   return { ok: true, admin: { ...admin, revokedAt }, first: true };
 }
 
-/** The failure for an admin that is not there. A whole token, given by mistake, is not repeated. */
+/** Returns the failure for an unknown admin. The message does not repeat a token that was given by mistake. */
 function noSuchAdmin(nameOrId: string): Failure {
   if (nameOrId.startsWith("sk-")) return failure("not_found", "give the admin's name or id, not the token itself");
   return failure("not_found", `there is no admin ${JSON.stringify(nameOrId)}`);

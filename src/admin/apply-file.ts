@@ -8,11 +8,11 @@ import { parseUsd } from "../core/money.ts";
 import { patternPattern, wholeNumberOrNull } from "./fields.ts";
 
 /*
- * The shape of a file of `apply`. Every `error` is the end of the sentence "write …", so that a fault says what is wanted.
- * Nothing is transformed: a value that passes is the value that was written.
+ * Schema of a file for `apply`. Every `error` completes a sentence that begins with "write", so that it says what is
+ * expected. The schema transforms nothing: a valid value is returned as it was written.
  */
 
-/** An object that takes these fields only, and says so for each one it does not know. */
+/** Returns the schema of an object with these fields only. Its error reports each unknown field. */
 function block<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
   const known = Object.keys(shape);
   return z.strictObject(shape, {
@@ -114,10 +114,10 @@ export type StatedKey = z.infer<typeof key>;
 export type StatedTeam = z.infer<typeof team>;
 export type StatedBudget = z.infer<typeof budget>;
 
-/** For the reader of such files. */
+/** Noun and schema for the reader of these files. */
 export const applyFileKind = { noun: "a file of apply", schema: applyFileSchema };
 
-/** The same shape as JSON Schema, for editors; `docs/apply.schema.json` is this text and a test compares them. */
+/** Returns the same schema as JSON Schema, for editors. A test compares it with `docs/apply.schema.json`. */
 export function applyFileJsonSchema(): string {
   const schema = z.toJSONSchema(applyFileSchema, { io: "input", reused: "ref" });
   return `${JSON.stringify({ title: "Farebox apply file", ...schema }, null, 2)}\n`;

@@ -11,14 +11,14 @@ import type { NewBudget } from "./budgets.ts";
 import { lifetimeMsMax, type KeyUpdate, type NewKey } from "./keys.ts";
 import type { NewTeam, TeamUpdate } from "./teams.ts";
 
-/** Teams, keys and budgets before anything is applied. */
+/** Teams, keys and budgets before the file is applied. */
 export interface Present {
   readonly teams: readonly Team[];
   readonly keys: readonly Key[];
   readonly budgets: readonly Budget[];
 }
 
-/** The call of a use case that makes a change; `action` is its name in the audit. */
+/** Call of the use case that makes a change. `action` is its name in the audit. */
 export type Desired =
   | { readonly action: "teams.create"; readonly input: NewTeam }
   | { readonly action: "teams.update"; readonly name: string; readonly input: TeamUpdate }
@@ -29,12 +29,12 @@ export type Desired =
   | { readonly action: "budgets.set"; readonly input: NewBudget }
   | { readonly action: "budgets.remove"; readonly scope: string; readonly period: string };
 
-/** One change, named as the audit names it. */
+/** One change. `object` is its name in the audit. */
 export interface PlannedChange {
   readonly object: string;
-  /** True for a change that creates the thing. */
+  /** True if the change creates the object. */
   readonly isNew: boolean;
-  /** Fields that change; of a new thing, those that differ from the default. Empty for a removal. */
+  /** Fields that change. For a new object, these are the fields that differ from their defaults. Empty for a removal. */
   readonly fields: readonly FieldChange[];
   readonly desired: Desired;
 }
@@ -48,9 +48,9 @@ export interface FieldChange {
 export type FieldValue = string | number | readonly string[] | null;
 
 export interface Plan {
-  /** In the order in which they are to be made. */
+  /** Changes in the order in which they must be made. */
   readonly changes: readonly PlannedChange[];
-  /** Removals that are not made because pruning was not asked for. */
+  /** Removals that are skipped because pruning was not requested. */
   readonly kept: readonly PlannedChange[];
 }
 
@@ -64,11 +64,11 @@ interface PlanParams {
   readonly prune: boolean;
   /** Instant of all changes, milliseconds since 1970 UTC. */
   readonly now: number;
-  /** For the start of a day in `expires`. */
+  /** Finds the start of a day that `expires` names. */
   readonly calendar: Calendar;
 }
 
-/** Plans the changes that make teams, keys and budgets as the file says. A section that the file lacks is left alone. */
+/** Plans the changes that make teams, keys and budgets match the file. Ignores each section that the file lacks. */
 export function planOf(params: PlanParams): Planning {
   const comparison = compare(params);
   const removals = surplusChanges(comparison);
@@ -81,7 +81,7 @@ export function planOf(params: PlanParams): Planning {
   };
 }
 
-/** The file next to what there is, each thing with its counterpart. */
+/** The objects in the file, each paired with its stored counterpart. */
 interface Comparison {
   readonly file: ApplyFile;
   readonly present: Present;
@@ -89,9 +89,9 @@ interface Comparison {
   readonly teams: readonly TeamPair[];
   readonly keys: readonly KeyPair[];
   readonly budgets: readonly BudgetPair[];
-  /** The key of this name, live or not. */
+  /** Returns the key with this name, even if it is revoked or expired. */
   keyNamed(name: string): Key | undefined;
-  /** A budget under the name that the audit has for it. */
+  /** Returns the name of a budget in the audit. */
   objectOf(budget: Budget): string;
 }
 
@@ -111,7 +111,7 @@ interface KeyPair {
 interface BudgetPair {
   readonly stated: StatedBudget;
   readonly object: string;
-  /** A key's scope names the key, since a new key has no id yet. */
+  /** Scope of the budget. It contains a key's name instead of its id, because a new key has no id yet. */
   readonly scope: Scope;
   readonly there: Budget | undefined;
 }
@@ -123,7 +123,7 @@ function compare({ file, present, now, calendar }: PlanParams): Comparison {
   const nameOf = (nameOrId: string) => namesById.get(nameOrId) ?? nameOrId;
   const objectOf = (budget: { readonly scope: Scope; readonly period: Period }) => budgetObject(budget, nameOf);
   const budgetsByObject = new Map(present.budgets.map((budget) => [objectOf(budget), budget]));
-  /** A day is its beginning in the time zone. */
+  /** Converts an expiry to milliseconds. A date means the start of that day in the time zone. */
   const expiryOf = (expires: string) => (expires.includes("T") ? Date.parse(expires) : calendar.startOfDate(expires));
   return {
     file,
@@ -149,13 +149,13 @@ function statedScope({ scope: text }: StatedBudget, nameOf: (nameOrId: string) =
   return scope.kind === "key" ? { kind: "key", key: nameOf(scope.key) } : scope;
 }
 
-/** A part of the file that cannot be applied, with its path. */
+/** Part of the file that cannot be applied. */
 export interface PlanFault {
   readonly path: Path;
   readonly message: string;
 }
 
-/** Finds everything that would fail midway, before the first change. `removals`: those that pruning would make. */
+/** Finds, before the first change, everything that would fail later. `removals` are those that pruning would make. */
 function faultsOf(comparison: Comparison, removals: readonly PlannedChange[]): PlanFault[] {
   return [
     ...comparison.keys.flatMap((pair) => keyFaults(pair, comparison)),
@@ -178,7 +178,7 @@ function keyFaults({ name, stated, expiresAt, there }: KeyPair, { file, now }: C
     ];
   }
   const faults = stated?.team == null ? [] : missingTeam(file, stated.team, [...path, "team"]);
-  // An expiry that stays may be over.
+  // An expiry that does not change may be in the past.
   if (expiresAt === null || expiresAt === there?.expiresAt) return faults;
   const message = expiryFault(expiresAt - now);
   return message === null ? faults : [...faults, { path: [...path, "expires"], message }];
@@ -191,7 +191,7 @@ function expiryFault(lifetimeMs: number): string | null {
     : '"expires" is over already; write a time to come, or take the key out and --prune to revoke it';
 }
 
-/** A file that lists teams lists all of them, so a team that is missing is a mistake. */
+/** Reports a team that the file's team list lacks. A file that lists teams must list all of them. */
 function missingTeam({ teams }: ApplyFile, team: string, path: Path): PlanFault[] {
   if (teams === undefined || Object.hasOwn(teams, team)) return [];
   return [{ path, message: `there is no team ${team} under "teams"; write one that is, or add it` }];
@@ -222,7 +222,7 @@ function budgetFaults({ scope }: BudgetPair, path: Path, { file, keyNamed }: Com
   return [{ path, message: `there is no live key ${scope.key}; write one that is, or make it first` }];
 }
 
-/** A team that pruning would delete while something that the file leaves alone names it. */
+/** Reports a team that pruning would delete although a key or budget in a section that the file lacks still uses it. */
 function teamInUse(name: string, { file, present, now, objectOf }: Comparison): PlanFault[] {
   const key =
     file.keys === undefined ? present.keys.find((each) => each.team === name && isLive(each, now)) : undefined;
@@ -234,7 +234,7 @@ function teamInUse(name: string, { file, present, now, objectOf }: Comparison): 
   return [{ path: ["teams"], message }];
 }
 
-/** Creates and updates, in order: teams, keys, budgets. */
+/** Returns creations and updates in the order teams, keys, budgets. */
 function wantedChanges(comparison: Comparison): PlannedChange[] {
   return [
     ...comparison.teams.flatMap(teamChange),
@@ -243,7 +243,7 @@ function wantedChanges(comparison: Comparison): PlannedChange[] {
   ];
 }
 
-/** Removals of all that the file does not state, in reverse order: budgets, keys, teams. */
+/** Returns the removal of each object that the file's sections do not list, in the order budgets, keys, teams. */
 function surplusChanges({ file, present, budgets, objectOf }: Comparison): PlannedChange[] {
   const { keys, teams } = file;
   const stated = new Set(budgets.map(({ object }) => object));
@@ -271,7 +271,7 @@ function teamChange({ name, stated, there }: TeamPair): PlannedChange[] {
 function keyChange({ name, stated, expiresAt, there }: KeyPair, now: number): PlannedChange[] {
   const input = { team: stated?.team ?? null, ...sharedIn(stated) };
   const lifetimeMs = expiresAt === null ? null : expiresAt - now;
-  // An expiry that stays is not asked for: it may be over.
+  // An unchanged expiry is not sent: it may be in the past and would be rejected.
   const expiry = expiresAt === there?.expiresAt ? {} : { lifetimeMs };
   return changeOf(keyObject({ name }), there && keyFields(there), keyFields({ ...input, expiresAt }), (isNew) =>
     isNew
@@ -280,7 +280,7 @@ function keyChange({ name, stated, expiresAt, there }: KeyPair, now: number): Pl
   );
 }
 
-/** Fields that the file states for a team or a key, with the defaults of the rest. */
+/** Returns the fields that the file states for a team or a key, with defaults for missing fields. */
 function sharedIn(stated: StatedTeam | StatedKey | null) {
   const limits = changedLimits(noLimits, stated?.limits);
   return { models: stated?.models ?? null, limits, outputCap: stated?.output_cap ?? null };
@@ -309,7 +309,7 @@ function budgetFields({ limit, mode, warnPercent }: Pick<Budget, "limit" | "mode
 
 type Fields = Readonly<Record<string, FieldValue>>;
 
-/** The change of a thing from its fields before, undefined for a new thing; none if all fields stay. */
+/** Returns the change of an object, or nothing if all fields stay the same. `before` is undefined for a new object. */
 function changeOf(
   object: string,
   before: Fields | undefined,

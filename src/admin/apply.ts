@@ -24,20 +24,20 @@ export async function readPresent({
   teams,
 }: Pick<ApplyTools, "ledger" | "keys" | "teams">): Promise<Present> {
   const [allTeams, allKeys, budgets] = await Promise.all([teams.list(), keys.list(), ledger.budgets()]);
-  // No file speaks of the budgets of sessions: they come and go with them.
+  // Budgets of sessions begin and end with their sessions, so a file never lists them.
   return { teams: allTeams, keys: allKeys, budgets: budgets.filter(({ scope }) => !isOfSession(scope)) };
 }
 
 export interface Applied {
-  /** Changes that were made: the first ones of the plan. */
+  /** Changes that were made, in the plan's order. */
   readonly made: readonly PlannedChange[];
-  /** The change that failed and ended the run; null for none. */
+  /** The change that failed and stopped the run; null if all succeeded. */
   readonly failed: { readonly change: PlannedChange; readonly message: string } | null;
 }
 
 /**
- * Makes a plan's changes one after the other, all at the plan's instant. A new key's text is handed to `onKey` as soon as
- * the key is there: it is stored nowhere, so whatever happens next, it has been given out.
+ * Makes a plan's changes one after the other, all with the plan's time. Passes each new key's text to `onKey` as soon as the
+ * key exists: the text is not stored, so it would be lost if a later change failed.
  */
 export async function applyChanges(
   tools: ApplyTools,
@@ -82,7 +82,10 @@ async function fulfil(
   }
 }
 
-/** An expiry is stated as an instant and asked for as a time from now: so "now" must be the plan's. */
+/**
+ * Returns a clock whose present time is the plan's. The file states an expiry as an instant, but a key takes a lifetime from
+ * now.
+ */
 function clockAt(at: number, clock: Clock): Clock {
   return { now: () => at, monotonic: () => clock.monotonic(), after: (ms, callback) => clock.after(ms, callback) };
 }

@@ -26,7 +26,7 @@ export interface BudgetTools {
   readonly clock: Clock;
 }
 
-/** Tools of a change of budgets. */
+/** Tools for changing budgets. */
 export interface BudgetChangeTools extends BudgetTools {
   /** Author of the change, for the audit. */
   readonly by: string;
@@ -57,11 +57,11 @@ export type NewBudget = z.input<typeof budgetSchema>;
 export type BudgetSet = {
   readonly ok: true;
   readonly budget: Budget;
-  /** A hint at a likely mistake; null for none. */
+  /** Hint at a likely mistake; null if there is none. */
   readonly note: string | null;
 };
 
-/** The fault of a new budget that is found without the store; null for none. */
+/** Returns the fault of a new budget that can be found without reading the store; null if there is none. */
 export function newBudgetFault(input: NewBudget): Failure | null {
   const parsed = parseInput(budgetSchema, input);
   if (!parsed.ok) return parsed;
@@ -69,7 +69,7 @@ export function newBudgetFault(input: NewBudget): Failure | null {
   return read.ok ? null : read;
 }
 
-/** Adds a budget, or changes the one of the same scope and period. */
+/** Adds a budget, or changes the existing budget with the same scope and period. */
 export async function setBudget(tools: BudgetChangeTools, input: NewBudget): Promise<BudgetSet | Failure> {
   const parsed = parseInput(budgetSchema, input);
   if (!parsed.ok) return parsed;
@@ -80,7 +80,7 @@ export async function setBudget(tools: BudgetChangeTools, input: NewBudget): Pro
   return { ok: true, budget, note: await noteOn(resolved.scope, tools.keys) };
 }
 
-/** Lists every budget's window at this instant; for an `each-key` budget, one for each key that it applies to. */
+/** Lists every budget's present window. An `each-key` budget has a window for each key that it applies to. */
 export async function listBudgets(
   tools: BudgetTools & { readonly calendar: Calendar },
 ): Promise<readonly BudgetWindow[]> {
@@ -135,7 +135,7 @@ function readScope(text: string): ScopeResult {
   return { ok: true, scope };
 }
 
-/** Suggests a scope for a text that is none: "alice" a key or a team, "keys:alice" that key. */
+/** Suggests a scope for an invalid text: a key or a team for "alice", `key:alice` for "keys:alice". */
 function meantScope(text: string): string {
   const [near] = nearest(text, ["all", "each-key"]);
   const [, kind = "", name = ""] = /^([^:]*):(.+)$/.exec(text) ?? [];
@@ -145,7 +145,7 @@ function meantScope(text: string): string {
   return namePattern.test(text) ? `; did you mean key:${text} or team:${text}?` : "";
 }
 
-/** Reads a scope as people write it, a key by its name or id, and finds the key. */
+/** Reads a scope as people write it. A key may be given by name or id; the scope returned contains its id. */
 async function resolveScope(text: string, keys: KeyStore): Promise<ScopeResult> {
   const read = readScope(text);
   if (!read.ok || read.scope.kind !== "key") return read;

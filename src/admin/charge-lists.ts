@@ -10,15 +10,15 @@ import { failure, type Failure } from "./result.ts";
 /** Filters of a list of charges. */
 export interface ChargeListParams extends Pick<ChargeQuery, "limit"> {
   readonly state?: ChargeState | undefined;
-  /** By name or id. */
+  /** Name or id of a key. */
   readonly key?: string | undefined;
   readonly model?: string | undefined;
   /** Milliseconds since 1970 UTC, half-open. */
   readonly since?: number | undefined;
   readonly until?: number | undefined;
-  /** "name=value". */
+  /** A tag as "name=value". */
   readonly tag?: string | undefined;
-  /** `next` of the page before. */
+  /** `next` of the previous page. */
   readonly cursor?: string | undefined;
 }
 
@@ -27,7 +27,7 @@ interface ChargeTools {
   readonly keys: KeyStore;
 }
 
-/** A page of charges, newest first. */
+/** Returns a page of charges, newest first. */
 export async function listCharges(
   { ledger, keys }: ChargeTools,
   params: ChargeListParams,
@@ -57,13 +57,13 @@ export async function listCharges(
 export interface ShownCharge {
   readonly ok: true;
   readonly charge: Charge;
-  /** Newest first. */
+  /** Corrections, newest first. */
   readonly corrections: readonly Charge[];
-  /** The prices that it was charged by; undefined where it had none. */
+  /** Prices of the charge; undefined if it has none. */
   readonly prices: ChargePrices | undefined;
 }
 
-/** One charge with its corrections and its prices. */
+/** Returns one charge with its corrections and its prices. */
 export async function showCharge(ledger: LedgerQueries, id: string): Promise<ShownCharge | Failure> {
   const [charge, corrections] = await Promise.all([ledger.charge(id), ledger.charges({ adjusts: id, limit: 1000 })]);
   if (charge === undefined) return noSuchCharge(id);

@@ -30,7 +30,7 @@ export type CorrectionMade = {
   readonly ok: true;
   readonly charge: Charge;
   readonly correction: Charge;
-  /** True if the same correction existed, so that nothing was changed. */
+  /** True if the same correction already existed, so that nothing was changed. */
   readonly repeated: boolean;
 };
 
@@ -40,8 +40,8 @@ export interface CorrectionTools {
 }
 
 /**
- * Corrects a charge by an amount, as a row of its own. The row's id comes from charge, amount and reason: the same
- * correction given twice is made once, also by two admins.
+ * Corrects a charge by an amount, in a separate row. The row's id is derived from the charge, the amount and the reason, so
+ * the same correction is applied only once, even if two admins make it.
  */
 export async function correctCharge(
   { ledger, clock }: CorrectionTools,

@@ -1,37 +1,37 @@
 import { isIPv6 } from "node:net";
 import type { Clock } from "../ports/clock.ts";
 
-/** Addresses that are remembered; beyond these the one that failed longest ago is forgotten. */
+/** Largest number of remembered addresses. Beyond it, the address with the oldest last failure is forgotten. */
 const addressesMax = 10_000;
-/** Failed tries of one address that wait at the same time; more are answered at once. */
+/** Largest number of failed tries of one address that wait at the same time. Further ones are answered at once. */
 const waitingMax = 20;
-/** Failed tries of all addresses that wait at the same time: each keeps a request open. */
+/** Largest number of failed tries of all addresses that wait at the same time. Each of them keeps a request open. */
 const waitingInAllMax = 1_000;
-/** Failed tries that are not slowed. */
+/** Number of failed tries that are not delayed. */
 const freeTries = 3;
 const firstWaitMs = 250;
 const longestWaitMs = 8_000;
-/** Time after its last failure until an address is forgotten, in milliseconds. */
+/** Time from the last failure of an address until it is forgotten, in milliseconds. */
 const forgottenAfterMs = 15 * 60_000;
 
 interface Tries {
   failures: number;
   waiting: number;
-  /** Earliest time of the next try, on the clock's monotonic scale. */
+  /** Earliest time at which the next try is answered, on the clock's monotonic scale. */
   freeAt: number;
   lastAt: number;
 }
 
-/** `retryAfterSeconds`: too many wait already, so this one did not. */
+/** Result of a delay. It is not `ok` if too many tries were already waiting, so that this one did not wait. */
 export type Slowed = { readonly ok: true } | { readonly ok: false; readonly retryAfterSeconds: number };
 
 /**
- * Failed tries by address: the more there were, the later the next one is answered, one after the other. What succeeds is
- * never delayed, so no one can lock others out by failing from a shared address.
+ * Counts failed tries by address. Each failure delays the answer to the next one, and they are answered one after the other.
+ * Successful tries are never delayed, so no one can lock others out by failing from a shared address.
  */
 export class FailedTries {
   readonly #clock: Clock;
-  /** In the order of the last try. */
+  /** Tries by address, in the order of the last try. */
   readonly #addresses = new Map<string, Tries>();
   #waiting = 0;
 
@@ -39,7 +39,7 @@ export class FailedTries {
     this.#clock = clock;
   }
 
-  /** Counts a failed try from this address; resolves when it may be answered. */
+  /** Counts a failed try from this address. Resolves when the try may be answered. */
   async slow(address: string): Promise<Slowed> {
     const tries = this.#remember(address);
     const now = this.#clock.monotonic();
@@ -80,12 +80,12 @@ export class FailedTries {
   }
 }
 
-/** 0, 0, 0, 250 ms, 500 ms, … 8 s. */
+/** Returns the delay after this number of failures, in milliseconds: 0, 0, 0, 250, 500, … 8,000. */
 export function waitMsAfter(failures: number): number {
   return failures < freeTries ? 0 : Math.min(firstWaitMs * 2 ** (failures - freeTries), longestWaitMs);
 }
 
-/** The /64 of an IPv6 address, since its owner has all of it. */
+/** Returns the /64 network of an IPv6 address, since its owner controls all of it. Returns an IPv4 address as it is. */
 function groupOf(address: string): string {
   const plain = address.replace(/^::ffff:(?=\d+\.)/i, "").replace(/%.*$/, "");
   if (!isIPv6(plain)) return plain;

@@ -13,17 +13,19 @@ export interface KeyTools {
   readonly clock: Clock;
   /** Author of the change, for the audit. */
   readonly by: string;
-  /** Bytes from a cryptographic source; node:crypto's unless a test hands in its own. */
+  /** Returns random bytes from a cryptographic source. Defaults to `randomBytes` of node:crypto; tests replace it. */
   readonly random?: (bytes: number) => Uint8Array;
 }
 
-/** A hundred years. */
+/** Longest lifetime of a key or token, in milliseconds: a hundred years. */
 export const lifetimeMsMax = 36_500 * 86_400_000;
 
-/** Ninety days: an overlap is for changing over. */
+/**
+ * Longest overlap of two secrets, in milliseconds: ninety days. An overlap only serves to switch clients to the new secret.
+ */
 export const overlapMsMax = 90 * 86_400_000;
 
-/** Lifetime of a key in milliseconds; null for no end. */
+/** Lifetime of a key in milliseconds; null if it never expires. */
 const lifetimeSchema = z
   .int("must be whole milliseconds")
   .positive("must be longer than nothing")
@@ -32,7 +34,7 @@ const lifetimeSchema = z
 
 export const newKeySchema = z.strictObject({
   name: nameSchema,
-  /** A team that does not exist is created, without limits. */
+  /** Name of a team. A missing team is created without limits. */
   team: nameSchema.nullable().default(null),
   models: modelsSchema.default(null),
   lifetimeMs: lifetimeSchema.default(null),
@@ -42,7 +44,7 @@ export const newKeySchema = z.strictObject({
 
 export type NewKey = z.input<typeof newKeySchema>;
 
-/** A key before a change (null for a new one) and after it. */
+/** A key before and after a change. `before` is null for a new key. */
 export interface KeyChanged<Before = Key> {
   readonly ok: true;
   readonly before: Before;
@@ -50,7 +52,7 @@ export interface KeyChanged<Before = Key> {
 }
 
 export interface CreatedKey extends KeyChanged<null> {
-  /** The key itself, `sk-fb-<id>-<secret>`: it is stored nowhere and cannot be shown again. */
+  /** The key, `sk-fb-<id>-<secret>`. It is not stored, so it cannot be shown again. */
   readonly text: string;
 }
 
@@ -58,7 +60,7 @@ const base32 = "abcdefghijklmnopqrstuvwxyz234567";
 const idLength = 12;
 const secretBytes = 32;
 
-/** Creates a key of 256 random bits; only the digest of its text is stored. */
+/** Creates a key with 256 random bits. Only the digest of its text is stored. */
 export async function createKey(tools: KeyTools, input: NewKey): Promise<CreatedKey | Failure> {
   const parsed = parseInput(newKeySchema, input);
   if (!parsed.ok) return parsed;
@@ -91,12 +93,12 @@ function newText({ random = randomBytes }: KeyTools, id: string): string {
   return `sk-fb-${id}-${Buffer.from(random(secretBytes)).toString("base64url")}`;
 }
 
-/** The stored form of a key's text: its SHA-256 in lower-case hex. */
+/** Returns the stored form of a key's text: its SHA-256 in lower-case hex. */
 export function digestOfKey(text: string): string {
   return createHash("sha256").update(text).digest("hex");
 }
 
-/** All keys in the order of creation, revoked ones too. */
+/** Returns all keys in the order of creation, including revoked ones. */
 export function listKeys(keys: KeyStore): Promise<readonly Key[]> {
   return keys.list();
 }
@@ -109,7 +111,7 @@ export async function showKey(
   return key === undefined ? noSuchKey(keys, nameOrId) : { ok: true, key };
 }
 
-/** As `showKey`, where a key need not be named. */
+/** Returns the key as `showKey` does, or undefined if no key was named. */
 export async function askedKey(
   keys: KeyStore,
   nameOrId: string | undefined,
@@ -127,7 +129,10 @@ export const keyChangeSchema = z.strictObject({
 
 export type KeyUpdate = z.input<typeof keyChangeSchema>;
 
-/** Changes the given fields of a key. A running proxy applies them to its next request. A revoked key stays as it is. */
+/**
+ * Changes the given fields of a key. A running proxy applies them to the key's next request. A revoked key cannot be
+ * changed.
+ */
 export async function updateKey(tools: KeyTools, nameOrId: string, input: KeyUpdate): Promise<KeyChanged | Failure> {
   const parsed = parseChange(keyChangeSchema, input);
   if (!parsed.ok) return parsed;
@@ -146,20 +151,20 @@ export async function updateKey(tools: KeyTools, nameOrId: string, input: KeyUpd
 const overlapShape = "must be whole milliseconds from 0 to 90 days";
 
 export const rotationSchema = z.strictObject({
-  /** Time that the present secret stays valid, in milliseconds. */
+  /** Time for which the present secret stays valid, in milliseconds. */
   overlapMs: z.int(overlapShape).min(0, overlapShape).max(overlapMsMax, overlapShape).default(86_400_000),
 });
 
 export type KeyRotation = z.input<typeof rotationSchema>;
 
 export interface RotatedKey extends KeyChanged {
-  /** The key with its new secret: it is stored nowhere and cannot be shown again. */
+  /** The key with its new secret. It is not stored, so it cannot be shown again. */
   readonly text: string;
 }
 
 /**
- * Gives a key a new secret. Until the overlap ends the one before opens as well; the one before that, where its overlap
- * still ran, closes at once.
+ * Gives a key a new secret. The previous secret stays valid until the overlap ends. An older secret whose overlap has not
+ * ended becomes invalid at once.
  */
 export async function rotateKey(
   tools: KeyTools,
@@ -191,11 +196,11 @@ export async function rotateKey(
 }
 
 export interface RevokedKey extends KeyChanged {
-  /** False when it was revoked before: the first instant stays. */
+  /** False if the key was already revoked. The time of the first revocation is kept. */
   readonly first: boolean;
 }
 
-/** Revokes a key permanently, with both its secrets during a rotation. Repeating it changes nothing. */
+/** Revokes a key permanently, including both secrets during a rotation. A second call changes nothing. */
 export async function revokeKey(tools: KeyTools, nameOrId: string): Promise<RevokedKey | Failure> {
   const key = await tools.keys.find(nameOrId);
   if (key === undefined) return noSuchKey(tools.keys, nameOrId);
@@ -209,7 +214,7 @@ function revoked({ name, revokedAt }: Key): Failure {
   return failure("refused", `${name} was revoked at ${isoTime(revokedAt ?? 0)} permanently; create a new key`);
 }
 
-/** The failure for a key that is not there. A whole key, given by mistake, is not repeated. */
+/** Returns the failure for an unknown key. The message does not repeat the text of a key that was given by mistake. */
 async function noSuchKey(keys: KeyStore, nameOrId: string): Promise<Failure> {
   if (nameOrId.startsWith("sk-")) return failure("not_found", "give the key's name or id, not the key itself");
   const names = (await keys.list()).map(({ name }) => name);

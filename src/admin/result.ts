@@ -6,7 +6,7 @@ export interface Failure {
   readonly ok: false;
   readonly kind: "invalid" | "not_found" | "name_taken" | "refused";
   readonly message: string;
-  /** The field that is at fault, where one is. */
+  /** Name of the invalid field, if there is one. */
   readonly param?: string;
 }
 
@@ -14,14 +14,14 @@ export function failure(kind: Failure["kind"], message: string, param?: string):
   return { ok: false, kind, message, ...(param !== undefined && { param }) };
 }
 
-/** The failure for a name that is not there, with the one that it may have meant. */
+/** Returns the failure for an unknown name. Suggests the most similar known name. */
 export function noSuch(noun: string, given: string, known: readonly string[]): Failure {
   const [near] = nearest(given, known);
   const hint = near === undefined ? "" : `; did you mean ${JSON.stringify(near)}?`;
   return failure("not_found", `there is no ${noun} ${JSON.stringify(given)}${hint}`);
 }
 
-/** Checks an input; the first thing wrong with it becomes the failure's sentence. */
+/** Checks an input. The first fault becomes the failure's message. */
 export function parseInput<S extends z.ZodType>(
   schema: S,
   input: unknown,
@@ -33,13 +33,13 @@ export function parseInput<S extends z.ZodType>(
   return failure("invalid", field === "" ? (issue?.message ?? "malformed input") : `${field} ${issue?.message}`);
 }
 
-/** The fault of an input that is found without the store; null for none. */
+/** Returns the fault of an input that can be found without reading the store; null if there is none. */
 export function inputFault<S extends z.ZodType>(schema: S, input: z.input<S>): Failure | null {
   const parsed = parseInput(schema, input);
   return parsed.ok ? null : parsed;
 }
 
-/** As `parseInput`, for a change: one that names nothing to change fails too. */
+/** Checks an input as `parseInput` does. Also fails if the input names nothing to change. */
 export function parseChange<S extends z.ZodType>(
   schema: S,
   input: unknown,
@@ -48,7 +48,7 @@ export function parseChange<S extends z.ZodType>(
   return parsed.ok && !namesAny(parsed.value) ? failure("invalid", "nothing to change was given") : parsed;
 }
 
-/** As `inputFault`, for a change. */
+/** Returns the fault of a change that can be found without reading the store; null if there is none. */
 export function changeFault<S extends z.ZodType>(schema: S, input: z.input<S>): Failure | null {
   const parsed = parseChange(schema, input);
   return parsed.ok ? null : parsed;

@@ -48,7 +48,7 @@ export const newSessionSchema = z.strictObject({
 
 export type NewSession = z.output<typeof newSessionSchema>;
 
-/** True for a tag that a header could carry. */
+/** Returns true if a header could carry this tag. */
 function isTag([name, value]: readonly [string, string]): boolean {
   if (!isTagName(name) || name === sessionTag) return false;
   return value.trim() === value && /^[^,\p{Cc}]+$/u.test(value) && Buffer.byteLength(value) <= tagValueBytesMax;
@@ -57,11 +57,11 @@ function isTag([name, value]: readonly [string, string]): boolean {
 export interface BegunSession {
   readonly ok: true;
   readonly session: RunSession;
-  /** Opens the session's key in its name. It is stored nowhere. */
+  /** Credential that authenticates requests of this session as its key. It is not stored. */
   readonly credential: string;
 }
 
-/** Begins a session of a key. `by`: who does so with the ledger instead of the key; null for the key itself. */
+/** Begins a session of a key. `by` names the person who begins it directly in the ledger; null if the key begins it. */
 export async function beginSession(
   { sessions, clock, random = randomBytes }: RunSessionTools,
   key: Pick<Key, "id" | "name">,
@@ -91,6 +91,6 @@ export async function beginSession(
   }
 }
 
-/** 100 bits. */
+/** Length of a session's id in base32 characters: 100 bits. */
 const idLength = 20;
 const base32 = "abcdefghijklmnopqrstuvwxyz234567";

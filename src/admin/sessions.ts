@@ -2,7 +2,7 @@ import { createHash, randomBytes } from "node:crypto";
 import type { Clock } from "../ports/clock.ts";
 import type { AdminCredential } from "./admin-gate.ts";
 
-/** Credential of a session. It is checked again with every request, so that the session ends with its token. */
+/** Credential of a session. It is checked again for every request, so that the session ends with its token. */
 export type Holder =
   | { readonly kind: "admin"; readonly credential: AdminCredential }
   | { readonly kind: "key"; readonly id: string; readonly digest: Buffer };
@@ -13,31 +13,34 @@ export interface Session {
   readonly expiresAt: number;
 }
 
-/** `overAt` is on the monotonic scale, so that a clock that is set back does not lengthen a session. */
+/** A session with its end. `overAt` is on the monotonic scale, so that setting the clock back does not lengthen a session. */
 interface TimedSession extends Session {
   readonly overAt: number;
 }
 
-/** Lifetime of a session: a working day. */
+/** Longest lifetime of a session, in milliseconds: a working day. */
 export const sessionMs = 12 * 3_600_000;
-/** Sessions of one token; with another one its oldest ends. */
+/** Largest number of sessions of one token. A further session ends the token's oldest one. */
 const perHolderMax = 20;
-/** Sessions of all; with another one the oldest ends. */
+/** Largest number of sessions in total. A further session ends the oldest one. */
 const sessionsMax = 10_000;
 
-/** Sessions of the dashboard, in memory alone: a restart ends them all. Their tokens are kept as digests. */
+/** Sessions of the dashboard. They are kept only in memory, so a restart ends them all. Their tokens are stored as digests. */
 export class Sessions {
   readonly #clock: Clock;
-  /** By their tokens' digests, in the order of their beginning. */
+  /** Sessions by the digests of their tokens, oldest first. */
   readonly #sessions = new Map<string, TimedSession>();
-  /** The names of each holder's, in the same order. */
+  /** Digests of each holder's sessions, oldest first. */
   readonly #ofHolder = new Map<string, Set<string>>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** Begins a session, which ends after twelve hours or, where that is earlier, with its token; the text of 256 random bits is its key. */
+  /**
+   * Begins a session and returns its token, a text of 256 random bits. The session ends after twelve hours, or earlier if
+   * the holder's token expires earlier.
+   */
   begin(holder: Holder, tokenExpiresAt: number | null): { readonly token: string; readonly session: Session } {
     const own = this.#ofHolder.get(nameOf(holder)) ?? new Set();
     const [oldestOwn] = own;
@@ -82,7 +85,7 @@ export class Sessions {
   }
 }
 
-/** One text for all sessions of a token. */
+/** Returns the same text for all sessions of a token. */
 function nameOf(holder: Holder): string {
   return (holder.kind === "admin" ? holder.credential.digest : holder.digest).toString("base64");
 }

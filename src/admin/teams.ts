@@ -16,7 +16,7 @@ export interface TeamTools {
 
 export const newTeamSchema = z.strictObject({
   name: nameSchema,
-  /** Wildcard patterns; null for all. A key may use a model that its own list and its team's permit. */
+  /** Wildcard patterns; null for all models. A key may use a model only if both its own list and its team's list permit it. */
   models: modelsSchema.default(null),
   limits: limitsSchema.default({}),
   outputCap: outputCapSchema.default(null),
@@ -32,14 +32,14 @@ export const teamChangeSchema = z.strictObject({
 
 export type TeamUpdate = z.input<typeof teamChangeSchema>;
 
-/** A team before a change and after it; null where it does not exist. */
+/** A team before and after a change. `before` is null for a new team, `team` for a deleted one. */
 export interface TeamChanged<Before = Team, After = Team> {
   readonly ok: true;
   readonly before: Before;
   readonly team: After;
 }
 
-/** Creates a team. The first key of a team creates it too. */
+/** Creates a team. A team is also created with its first key. */
 export async function createTeam(tools: TeamTools, input: NewTeam): Promise<TeamChanged<null> | Failure> {
   const parsed = parseInput(newTeamSchema, input);
   if (!parsed.ok) return parsed;
@@ -51,7 +51,7 @@ export async function createTeam(tools: TeamTools, input: NewTeam): Promise<Team
   return { ok: true, before: null, team };
 }
 
-/** All teams in the order of creation. */
+/** Returns all teams in the order of creation. */
 export function listTeams(teams: TeamStore): Promise<readonly Team[]> {
   return teams.list();
 }
@@ -64,7 +64,7 @@ export async function showTeam(
   return team === undefined ? noSuchTeam(teams, name) : { ok: true, team };
 }
 
-/** Changes the given fields of a team. A running proxy applies them to the next request. */
+/** Changes the given fields of a team. A running proxy applies them to the team's next request. */
 export async function updateTeam(
   { teams, clock, by }: TeamTools,
   name: string,
@@ -76,7 +76,7 @@ export async function updateTeam(
   return changed === undefined ? noSuchTeam(teams, name) : { ok: true, before: changed.before, team: changed.after };
 }
 
-/** Deletes a team that no live key and no budget names. What was spent under its name stays in the ledger. */
+/** Deletes a team that no live key or budget refers to. The ledger keeps what the team spent. */
 export async function deleteTeam(
   { teams, clock, by }: TeamTools,
   name: string,
@@ -88,7 +88,7 @@ export async function deleteTeam(
   return failure("refused", `team ${name} is still named by ${users}; move, revoke or remove them first`);
 }
 
-/** Names up to three of them. */
+/** Lists up to three names and the number of further ones. */
 function some(noun: string, names: readonly string[]): string[] {
   if (names.length === 0) return [];
   const more = names.length > 3 ? ` and ${names.length - 3} more` : "";
@@ -103,7 +103,7 @@ async function noSuchTeam(teams: TeamStore, name: string): Promise<Failure> {
   );
 }
 
-/** Names of a team's live keys. */
+/** Returns a function that lists the names of a team's live keys. */
 export async function liveMembers(keys: KeyStore, now: number): Promise<(team: string) => string[]> {
   const live = (await keys.list()).filter((key) => isLive(key, now));
   return (team) => live.filter((key) => key.team === team).map(({ name }) => name);
