@@ -1,14 +1,14 @@
 import type { Source } from "./charge.ts";
 import { add, divideUp, sum, type PicoUsd } from "./money.ts";
 
-/** The gateway account's credits: paid in, used, reserved for requests in flight, left. */
+/** Kinds of credits in the gateway account: paid in, used, reserved for requests in flight, and remaining. */
 export const creditKinds = ["total", "used", "frozen", "available"] as const;
 export type CreditKind = (typeof creditKinds)[number];
 
-/** Credits in the gateway's own unit. Null is unknown, never 0. */
+/** Credits in the gateway's own unit. Null means unknown, never 0. */
 export type Credits = Readonly<Record<CreditKind, number | null>>;
 
-/** The figures of the gateway's account record that are kept, under the names that the record has for them. */
+/** The figures of the gateway's account record that Farebox stores, under their names in the record. */
 export const accountFigures = [
   "equivalent_in_usd",
   "total_credits",
@@ -25,39 +25,42 @@ export const accountFigures = [
 ] as const;
 export type AccountFigure = (typeof accountFigures)[number];
 
-/** Figures as the gateway stated them: plain decimals in its own units. Missing figures are left out. */
+/**
+ * Figures as the gateway states them: plain decimals in its own units. Figures that the record does not state are
+ * absent.
+ */
 export type AccountFigures = Readonly<Partial<Record<AccountFigure, string>>>;
 
-/** The ledger's own counters at one instant, since its beginning. */
+/** Counters of the ledger at one instant, since the ledger was created. */
 export interface LedgerTotals {
-  /** Rows ever written; grows with every hold. */
+  /** Number of rows ever written. Each hold increases it. */
   readonly written: number;
-  /** Costs of posted charges, corrections included. */
+  /** Total cost of posted charges by source, including corrections. */
   readonly posted: Readonly<Record<Source, PicoUsd>>;
-  /** Costs of charges with doubts. */
+  /** Total cost of charges with doubts, by source. */
   readonly inDoubt: Readonly<Record<Source, PicoUsd>>;
   readonly requests: number;
-  /** Posted requests whose model has no price. */
+  /** Number of posted requests whose model has no price. */
   readonly unpriced: number;
   readonly pending: number;
-  /** Pending ones whose model has no price. */
+  /** Number of pending requests whose model has no price. */
   readonly pendingUnpriced: number;
   readonly held: PicoUsd;
 }
 
 /**
- * One reading of the gateway's account record, with the ledger's counters around it. Times are milliseconds since 1970
- * UTC.
+ * One sample of the gateway's account record, with the ledger's counters before and after it. Times are milliseconds
+ * since 1970 UTC.
  */
 export interface AccountSample {
   readonly askedAt: number;
   readonly answeredAt: number;
-  /** The gateway's id of the account; null where it states none. */
+  /** The gateway's id of the account; null if the record states none. */
   readonly account: string | null;
   readonly figures: AccountFigures;
-  /** Counters before the gateway was asked: these charges had ended by then. */
+  /** Counters before Farebox asked the gateway. The charges in them had been settled by then. */
   readonly before: LedgerTotals;
-  /** Counters after it answered: a charge in neither had not been sent by then. */
+  /** Counters after the gateway answered. A charge that is in neither set of counters had not been sent by then. */
   readonly after: LedgerTotals;
 }
 
@@ -65,13 +68,16 @@ export function postedTotal({ posted }: LedgerTotals): PicoUsd {
   return sum(Object.values(posted));
 }
 
-/** Returns the amount that the record may or may not include yet: settled while it was read, or still pending. */
+/**
+ * Returns the amount that the record may or may not include: charges that were settled during the sample, or are
+ * still pending.
+ */
 export function unsettledAt({ before, after }: AccountSample): PicoUsd {
   const settled = postedTotal(after) - postedTotal(before);
   return add((settled > 0n ? settled : 0n) as PicoUsd, after.held);
 }
 
-/** Reports that no request ran between the two samples. */
+/** Returns true if no request ran between the two samples. */
 export function isIdleBetween(a: AccountSample, b: AccountSample): boolean {
   return a.before.pending === 0 && a.before.written === b.after.written;
 }
@@ -79,7 +85,7 @@ export function isIdleBetween(a: AccountSample, b: AccountSample): boolean {
 const decimal = /^(-?)(\d{1,30})(?:\.(\d{1,30}))?$/;
 const decimals = 12;
 
-/** Returns a figure in millionths of millionths of its unit, cut off below that; undefined where it is not a number. */
+/** Returns a figure as a multiple of 1e-12 of its unit, truncated; undefined if the text is not a number. */
 export function scaledFigure(text: string | undefined): bigint | undefined {
   const match = text === undefined ? null : decimal.exec(text);
   if (match === null) return undefined;
@@ -87,9 +93,7 @@ export function scaledFigure(text: string | undefined): bigint | undefined {
   return BigInt(sign + whole + fraction.slice(0, decimals).padEnd(decimals, "0"));
 }
 
-/**
- * Returns the smallest step in which these figures are stated, on the scale of `scaledFigure`; at most the given one.
- */
+/** Returns the precision in which these figures are stated, on the scale of `scaledFigure`; at most `atMost`. */
 export function stepOf(texts: readonly (string | undefined)[], atMost: bigint): bigint {
   const finest = Math.max(0, ...texts.map((text) => text?.split(".")[1]?.replace(/0+$/, "").length ?? 0));
   const step = 10n ** BigInt(decimals - Math.min(finest, decimals));
@@ -98,15 +102,15 @@ export function stepOf(texts: readonly (string | undefined)[], atMost: bigint): 
 
 const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;
-/** Every sample is kept up to this age, then one an hour. */
+/** Age up to which every sample is kept; older samples are thinned to one an hour. */
 const allKeptMs = 7 * dayMs;
-/** One sample a day is kept from this age on. */
+/** Age from which only one sample a day is kept. */
 const hoursKeptMs = 100 * dayMs;
 
 /**
- * Returns the samples that retention removes, by their `askedAt`. Of each hour, later of each day, the first sample
- * with the least unsettled stays. Samples next to a movement in an idle account stay too: without them it would look
- * like a difference.
+ * Returns the samples that retention deletes, identified by `askedAt`. For each hour, and later for each day, it
+ * keeps the first sample with the smallest unsettled amount. It also keeps the samples around a movement in an idle
+ * account: without them the movement would appear as a difference.
  */
 export function samplesToThin(samples: readonly AccountSample[], now: number): number[] {
   const old = samples.filter(({ askedAt }) => askedAt < now - allKeptMs);
@@ -130,16 +134,19 @@ function hasMoved(a: AccountSample, b: AccountSample): boolean {
   return a.account !== b.account || accountFigures.some((name) => a.figures[name] !== b.figures[name]);
 }
 
-/** A way to read from the record what the gateway has billed, in USD. */
+/** A way to derive from the record what the gateway has billed, in USD. */
 export interface Measure {
   readonly name: "used_credits" | "credit_used" | "equivalent_in_usd";
-  /** A counter only rises with use. The balance falls with use, and moves with payments and expiry as well. */
+  /**
+   * True for a counter, which only rises with use. The balance falls with use, and also changes with payments and
+   * expiry.
+   */
   readonly isCounter: boolean;
-  /** Amount billed since some starting point; undefined where the sample does not state it. */
+  /** Returns the amount billed since an arbitrary starting point; undefined if the sample does not state it. */
   billed(sample: AccountSample): PicoUsd | undefined;
-  /** The smallest step that it can show. */
+  /** The smallest change that it can show. */
   readonly step: PicoUsd;
-  /** Another figure of the record in USD; undefined where it is missing. */
+  /** Returns another figure of the record in USD; undefined if it is missing. */
   usd(sample: AccountSample, figure: AccountFigure): PicoUsd | undefined;
 }
 
@@ -153,8 +160,8 @@ const scale = 10n ** 12n;
 const cent = 10n ** 10n;
 
 /**
- * Returns the best measure for these samples. Prefers a counter that all of them state, that moves, and whose credits
- * the record itself values in USD. Falls back to the balance. Undefined where there is neither.
+ * Returns the best measure for these samples. Prefers a counter that moves and that all samples state, if the record
+ * also states the USD value of its credits. Falls back to the balance. Returns undefined if neither is available.
  */
 export function measureOf(samples: readonly AccountSample[]): Measure | undefined {
   for (const { name, left } of counters) {
@@ -189,14 +196,14 @@ function balanceMeasure(samples: readonly AccountSample[]): Measure {
     const left = usd(sample, balance);
     return left === undefined ? undefined : (-left as PicoUsd);
   };
-  // A whole amount does not show its precision: at best, cents are assumed.
+  // A whole number does not show its precision, so a step of at most a cent is assumed.
   const step = stepIn(samples, balance, cent) as PicoUsd;
   return { name: balance, isCounter: false, billed, step, usd };
 }
 
 /**
- * Returns how many credits make one USD: a whole number that fits every sample to its last digit. Undefined where there
- * is none, or where the credits left are too few to tell to a thousandth.
+ * Returns the number of credits per USD: a whole number that fits every sample within its precision. Returns
+ * undefined if there is none, or if too few credits remain for a precision of one in a thousand.
  */
 function creditsPerUsd(samples: readonly AccountSample[], left: AccountFigure): bigint | undefined {
   const pairs = samples.flatMap(({ figures }) => {
@@ -212,7 +219,10 @@ function creditsPerUsd(samples: readonly AccountSample[], left: AccountFigure): 
   return perUsd > 0n && fits && tolerance * 1000n <= largest.credits ? perUsd : undefined;
 }
 
-/** Reports a counter that does not move while the ledger and the balance do: it counts something else. */
+/**
+ * Returns true if a counter does not move while the ledger and the balance do. Such a counter measures something
+ * else.
+ */
 function isStalled(samples: readonly AccountSample[], measure: Measure): boolean {
   const [first, last] = [samples[0], samples.at(-1)];
   if (first === undefined || last === undefined) return true;

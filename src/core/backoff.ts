@@ -6,18 +6,18 @@ export const tryingMsMax = 86_400_000;
 
 export interface FailedTry {
   readonly createdAt: number;
-  /** Attempts so far, this one included: at least 1. */
+  /** Number of attempts including this one; at least 1. */
   readonly tries: number;
   readonly now: number;
-  /** Pause that the receiver asked for, in milliseconds; null for none. */
+  /** Pause that the receiver requested, in milliseconds; null if it requested none. */
   readonly retryAfterMs: number | null;
-  /** At least 0, below 1. */
+  /** Random number of at least 0 and below 1. */
   readonly random: number;
 }
 
 /**
- * Returns the time of the next attempt; null to stop retrying. Pauses double from 5 s to an hour. Each is shortened by
- * a random part, at most half, so that senders do not all return at once.
+ * Returns the time of the next attempt; null to stop retrying. Pauses double from 5 seconds to an hour. A random
+ * part, at most half, shortens each pause so that senders do not all retry at the same time.
  */
 export function nextTryAt({ createdAt, tries, now, retryAfterMs, random }: FailedTry): number | null {
   const wholeMs = Math.min(firstPauseMs * 2 ** Math.min(tries - 1, 30), pauseMsMax);

@@ -5,21 +5,21 @@ import type { HoldBasis } from "./bounds.ts";
 import type { Delivered } from "./settlement.ts";
 import type { Consumption } from "./tasks.ts";
 
-/** Kind of a hold. A request settles with its answer; a task with a known id settles by its record only. */
+/** Kind of a hold. The answer settles a request. Only the task's record settles a task with a known id. */
 export type HoldKind = "request" | "task";
 
 export type ChargeState = "pending" | "posted" | "voided";
 
 /**
- * Source of an amount. `reported`: the gateway's usage. `counted`: tiktoken on the whole answer. `partial`: tiktoken on
- * the part delivered before a cut. `assumed`: the hold itself.
+ * Source of an amount. `reported`: usage reported by the gateway. `counted`: tiktoken's count of the complete answer.
+ * `partial`: tiktoken's count of the part that was delivered before the answer was cut. `assumed`: the hold.
  */
 export const sources = ["reported", "counted", "partial", "assumed"] as const;
 export type Source = (typeof sources)[number];
 
 /**
- * Formula of an amount, to recompute it. `tokens`, `per_request`: from the price version. `assumed`: the hold.
- * `unpriced`: no amount. `task`, `adjustment`: stated by the row.
+ * Formula with which an amount can be recomputed. `tokens`, `per_request`: from the price version. `assumed`: the
+ * amount is the hold. `unpriced`: there is no amount. `task`, `adjustment`: the row states the amount.
  */
 export type Formula = "tokens" | "per_request" | "task" | "assumed" | "adjustment" | "unpriced";
 
@@ -28,23 +28,25 @@ export interface Charge {
   readonly id: string;
   readonly kind: HoldKind;
   readonly state: ChargeState;
-  /** Time of admission, and the charge's time in every window, rollup and report. */
+  /** Time of admission. Every window, rollup and report uses it as the time of the charge. */
   readonly at: number;
   readonly endedAt: number | null;
   readonly key: string;
   readonly team: string | null;
   readonly route: string;
-  /** Model that the request asked for. */
+  /** The requested model. */
   readonly model: string;
   readonly servedModel: string | null;
   readonly group: string | null;
   readonly stream: boolean;
   readonly priceId: string | null;
-  /** Price of the model that answered, if it is another one. The cost is the larger of both. */
+  /**
+   * Price of the model that answered if it is not the requested one. The charge uses the price with the larger cost.
+   */
   readonly servedPriceId: string | null;
   /** Null for a model without a price. */
   readonly hold: PicoUsd | null;
-  /** Basis of the hold at admission; null where no text is limited, and in rows of earlier versions. */
+  /** Basis of the hold at admission; null for endpoints without an output limit, and in rows of earlier versions. */
   readonly basis: HoldBasis | null;
   readonly cost: PicoUsd | null;
   readonly listCost: PicoUsd | null;
@@ -52,33 +54,34 @@ export interface Charge {
   readonly formula: Formula | null;
   readonly source: Source | null;
   readonly minimumApplied: boolean;
-  /** True if the gateway's usage contradicted itself and the more expensive reading was taken. */
+  /** True if the gateway's usage contradicted itself, so that the more expensive reading was posted. */
   readonly clamped: boolean;
   readonly tokens: TokenCounts;
   readonly billing: Billing;
-  /** Reasons why the amount may differ from the bill. */
+  /** Reasons why the cost may differ from the bill. */
   readonly doubts: readonly Doubt[];
-  /** The whole cost if there are doubts, else 0. A carried sum keeps that of its charges. */
+  /** The whole cost if there are doubts, 0 otherwise. A carried sum has the total of its charges. */
   readonly inDoubt: PicoUsd;
-  /** Tokens that were counted, without estimates; null where nothing was, and in rows of earlier versions. */
+  /** Tokens that Farebox counted, without estimates; null if it counted none, and in rows of earlier versions. */
   readonly delivered: Delivered | null;
-  /** Status sent to the client; null while pending and after a crash. */
+  /** HTTP status that the client received; null while pending and after a crash. */
   readonly status: number | null;
-  /** Short reason such as `client_left`, for voided, partial and assumed charges. */
+  /** Short reason such as `client_left`; set for voided, partial and assumed charges. */
   readonly reason: string | null;
   readonly gatewayRequestId: string | null;
   readonly durationMs: number | null;
   readonly firstTokenMs: number | null;
   readonly tags: Readonly<Record<string, string>>;
   /**
-   * Consumption of a task in the gateway's units, from its last record; null for other charges and while the task runs.
+   * Consumption of a task in the gateway's units, from the last record; null while the task runs and for other
+   * charges.
    */
   readonly consumption: Consumption | null;
-  /** Earlier attempts, as stated by the client's SDK: 0 for a first one. */
+  /** Number of earlier attempts, as stated by the client's SDK; 0 for the first attempt. */
   readonly retry: number;
   /**
-   * Corrected charge, for a correction. The correction's amount is the difference, its time the charge's, `endedAt` its
-   * own; `reason` says why.
+   * Charge that this correction changes; null for other rows. A correction has the difference as its amount, the
+   * charge's time as `at`, and its own time as `endedAt`. Its `reason` is the stated explanation.
    */
   readonly adjusts: string | null;
   /** Author of a correction. */
@@ -88,8 +91,8 @@ export interface Charge {
 type CorrectionFault = "not_posted" | "is_adjustment" | "below_zero" | "too_large";
 
 /**
- * Returns why a charge cannot be corrected by an amount; null when it can. `corrected` is the sum of its corrections so
- * far. A charge without a price counts as 0, so its cost can be added later.
+ * Returns why a charge cannot be corrected by this amount; null if it can. `corrected` is the sum of the earlier
+ * corrections. A charge without a price counts as 0, so that its cost can be added later.
  */
 export function correctionFault(
   { state, formula, cost }: Pick<Charge, "state" | "formula" | "cost">,
@@ -105,11 +108,11 @@ export function correctionFault(
 
 const dayMs = 86_400_000;
 
-/** Age up to which quarter-hour sums are kept, in milliseconds. */
+/** Age at which quarter-hour sums are deleted, in milliseconds. */
 export const quartersKeptMs = 35 * dayMs;
 
 /**
- * Smallest age at which charges are pruned, in milliseconds. The current windows of every period but `total`, and the
- * kept quarter hours, are then newer than what is pruned.
+ * Smallest age at which charges are pruned, in milliseconds. It protects the current windows of all periods except
+ * `total`, and the quarter hours that are kept.
  */
 export const pruneAgeMsMin = 36 * dayMs;

@@ -1,4 +1,4 @@
-/** A fault in a file that people write: its position and the fix. Lines and columns count from 1. */
+/** A fault in a user's file: its position, and a message that says how to fix it. Lines and columns count from 1. */
 export interface Fault {
   readonly file: string;
   readonly line: number;
@@ -6,12 +6,15 @@ export interface Fault {
   readonly message: string;
 }
 
-/** One line for people and editors: `pricing/openai.yaml:12:7: unknown field "outptu"; did you mean "output"?` */
+/**
+ * Formats a fault as one line for people and editors: `pricing/openai.yaml:12:7: unknown field "outptu"; did you mean
+ * "output"?`
+ */
 export function formatFault(fault: Fault): string {
   return `${fault.file}:${fault.line}:${fault.column}: ${fault.message}`;
 }
 
-/** Returns known names similar to a mistyped one, nearest first. */
+/** Returns the known names that are similar to a mistyped name, nearest first. */
 export function nearest(given: string, known: readonly string[]): string[] {
   return known
     .map((name) => ({ name, distance: editDistance(given.toLowerCase(), name.toLowerCase()) }))
@@ -20,19 +23,19 @@ export function nearest(given: string, known: readonly string[]): string[] {
     .map(({ name }) => name);
 }
 
-/** Returns ` did you mean "x"?`, or the known names if none is similar; follows a semicolon. */
+/** Returns `did you mean "x"?`, or the list of known names if none is similar. The text follows a semicolon. */
 export function suggest(given: string, known: readonly string[]): string {
   const [near] = nearest(given, known);
   if (near !== undefined) return `did you mean "${near}"?`;
   return known.length === 0 ? "none is known here" : `known are ${known.join(", ")}`;
 }
 
-/** Returns one sentence a line for the fields that a block does not know. */
+/** Returns one line for each unknown field of a block. */
 export function unknownFields(given: readonly string[], known: readonly string[]): string {
   return given.map((name) => `unknown field "${name}"; ${suggest(name, known)}`).join("\n");
 }
 
-/** Levenshtein distance of two names of a few dozen characters: letters to insert, remove or replace. */
+/** Returns the Levenshtein distance between two short names: the number of letters to insert, remove or replace. */
 export function editDistance(a: string, b: string): number {
   let previous = Array.from({ length: b.length + 1 }, (_, index) => index);
   for (let row = 1; row <= a.length; row++) {

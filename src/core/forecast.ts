@@ -1,12 +1,15 @@
 import { add, type PicoUsd } from "./money.ts";
 
-/** Returns the cost of the next `forMs` milliseconds at the recent rate. */
+/** Returns the expected cost of the next `forMs` milliseconds at the recent rate. */
 export function spentAtThisRate(recent: { readonly spent: PicoUsd; readonly overMs: number }, forMs: number): PicoUsd {
   return ((recent.spent * BigInt(Math.max(0, Math.round(forMs)))) /
     BigInt(Math.max(1, Math.round(recent.overMs)))) as PicoUsd;
 }
 
-/** Returns the expected total of a month: spent so far plus the rest at the recent rate. */
+/**
+ * Returns the expected total of a month: the amount spent so far, plus the cost of the remaining time at the recent
+ * rate.
+ */
 export function forecastOf(
   spent: PicoUsd,
   recent: { readonly spent: PicoUsd; readonly overMs: number },

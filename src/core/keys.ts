@@ -2,25 +2,25 @@ import { changed, changedLimits, type Limits, type LimitsChange } from "./limits
 import type { Scope } from "./budget.ts";
 import type { PicoUsd } from "./money.ts";
 
-/** An internal key. Only a digest of its secret is stored. Times are milliseconds since 1970 UTC. */
+/** A Farebox key. Only a digest of its secret is stored. Times are milliseconds since 1970 UTC. */
 export interface Key {
-  /** Short and public: the middle part of `sk-fb-<id>-<secret>`. */
+  /** Short public id: the middle part of `sk-fb-<id>-<secret>`. */
   readonly id: string;
   readonly name: string;
   readonly team: string | null;
   /** SHA-256 of the whole key text, lower-case hex. */
   readonly digest: string;
-  /** Wildcard patterns of the models it may use; null for all. */
+  /** Wildcard patterns of the models that the key may use; null for all. */
   readonly models: readonly string[] | null;
   readonly limits: Limits;
-  /** Most output tokens for each choice that a request may ask for; null for no cap of its own. */
+  /** Largest number of output tokens for each choice that a request may ask for; null if the key has no cap. */
   readonly outputCap: number | null;
   readonly createdAt: number;
   readonly expiresAt: number | null;
   readonly revokedAt: number | null;
   /** Creation time of the current secret; null for the first one. */
   readonly rotatedAt: number | null;
-  /** Secret before the last rotation, which stays valid up to this instant; null for none. */
+  /** The secret before the last rotation, which stays valid until its `validUntil`; null if there is none. */
   readonly previous: PreviousSecret | null;
 }
 
@@ -32,11 +32,11 @@ interface PreviousSecret {
 interface NewSecret {
   readonly digest: string;
   readonly madeAt: number;
-  /** End of validity of the current secret; null to end it now. */
+  /** Time until which the current secret stays valid; null to end its validity now. */
   readonly previousValidUntil: number | null;
 }
 
-/** Changes to a key; absent fields stay. */
+/** Changes to a key. Absent fields keep their values. */
 export interface KeyChange {
   readonly team?: string | null | undefined;
   readonly models?: readonly string[] | null | undefined;
@@ -58,7 +58,7 @@ export function changedKey(key: Key, { team, models, limits, outputCap, expiresA
   };
 }
 
-/** Pattern of the names of keys, teams and admins. */
+/** Pattern for the names of keys, teams and admins. */
 export const namePattern = /^[a-z0-9][a-z0-9._-]{0,62}$/;
 
 export const keyStates = ["live", "expired", "revoked"] as const;
@@ -70,20 +70,20 @@ export function stateOf(who: Pick<Key, "revokedAt" | "expiresAt">, at: number): 
   return isLive(who, at) ? "live" : "expired";
 }
 
-/** Reports that a key is valid at this instant. */
+/** Returns true if a key or an admin is valid at this instant. */
 export function isLive(key: Pick<Key, "revokedAt" | "expiresAt">, at: number): boolean {
   return key.revokedAt === null && (key.expiresAt === null || at < key.expiresAt);
 }
 
 /**
- * Reports that a key or a team may use a model. `names` are all of the model's names; one match is enough. `*` in a
- * pattern matches any characters.
+ * Returns true if a key or a team may use a model. `names` are all names of the model; one match is enough. In a
+ * pattern, `*` matches any characters.
  */
 export function mayUse({ models }: Pick<Key, "models">, ...names: readonly string[]): boolean {
   return models === null || models.some((pattern) => names.some((name) => matchesPattern(pattern, name)));
 }
 
-/** Reports that a name matches a pattern, in which `*` matches any characters. */
+/** Returns true if a name matches a pattern, in which `*` matches any characters. */
 export function matchesPattern(pattern: string, text: string): boolean {
   const pieces = pattern.split("*");
   const first = pieces[0] ?? "";
@@ -99,18 +99,18 @@ export function matchesPattern(pattern: string, text: string): boolean {
   return position <= text.length - last.length;
 }
 
-/** Keys that share limits. Times are milliseconds since 1970 UTC. */
+/** A group of keys that share limits. Times are milliseconds since 1970 UTC. */
 export interface Team {
   readonly name: string;
-  /** Wildcard patterns of the models that its keys may use; null for all. */
+  /** Wildcard patterns of the models that the team's keys may use; null for all. */
   readonly models: readonly string[] | null;
   readonly limits: Limits;
-  /** Most output tokens for each choice that a request of its keys may ask for; null for no cap. */
+  /** Largest number of output tokens for each choice that a request of the team may ask for; null for no cap. */
   readonly outputCap: number | null;
   readonly createdAt: number;
 }
 
-/** Changes to a team; absent fields stay. */
+/** Changes to a team. Absent fields keep their values. */
 export interface TeamChange {
   readonly models?: readonly string[] | null | undefined;
   readonly limits?: LimitsChange | undefined;
@@ -121,7 +121,7 @@ export function changedTeam(team: Team, { models, limits, outputCap }: TeamChang
   return changed(team, { models, limits: changedLimits(team.limits, limits), outputCap });
 }
 
-/** Viewers only read; editors also change. */
+/** Viewers may only read. Editors may also make changes. */
 export const adminRoles = ["viewer", "editor"] as const;
 export type AdminRole = (typeof adminRoles)[number];
 
@@ -130,82 +130,86 @@ export interface Admin extends Pick<Key, "id" | "name" | "digest" | "createdAt" 
   readonly role: AdminRole;
 }
 
-/** The name under which `FAREBOX_ADMIN_TOKEN` makes changes. */
+/** Name in the audit log for changes made with `FAREBOX_ADMIN_TOKEN`. */
 export const settingsAdmin = "env";
 
-/** The name under which farebox itself makes changes, as in its demo. */
+/** Name in the audit log for changes made by Farebox itself, for example in its demo. */
 export const fareboxAdmin = "farebox";
 
-/** Names in the audit log that no admin can have. */
+/** Names in the audit log that no admin may have. */
 export const reservedAdminNames: readonly string[] = [settingsAdmin, fareboxAdmin];
 
 /**
- * Reasons to refuse a call of the admin API. `too_many`: refused at once, because too many failed attempts are waiting.
+ * Reasons to refuse an admin API request. `too_many`: refused immediately, because too many failed attempts are
+ * waiting.
  */
 export const adminFailures = ["missing", "unknown", "expired", "revoked", "too_many"] as const;
 export type AdminFailure = (typeof adminFailures)[number];
 
 /**
- * Tags attribute a charge: `name=value` pairs that the client chooses. They are stored with it and are never metric
- * labels.
+ * Tags attribute a charge. The client chooses the `name=value` pairs. They are stored with the charge and never
+ * become metric labels.
  */
 
-/** Most tags of a request. */
+/** Largest number of tags on a request. */
 export const tagsMax = 8;
 
-/** The length of a value, in bytes of UTF-8. */
+/** Longest tag value, in bytes of UTF-8. */
 export const tagValueBytesMax = 128;
 
-/** Names as keys and teams have them. */
+/** Returns true if a text is a valid tag name. The rule is the same as for names of keys and teams. */
 export function isTagName(text: string): boolean {
   return namePattern.test(text);
 }
 
-/** The tag that names the session of `farebox run` in which a request was made. */
+/** Tag that names the `farebox run` session of a request. */
 export const sessionTag = "session";
 
-/** Reports that a value of the session tag belongs to `farebox run`: only its credential may use it. */
+/** Returns true if a value of the session tag belongs to `farebox run`. Only that session's credential may use it. */
 export function isRunSession(value: string): boolean {
   return /^run_[a-z0-9]{1,40}$/.test(value);
 }
 
-/** Returns the session of `farebox run` that tags name; null for none. */
+/** Returns the `farebox run` session that the tags name; null if there is none. */
 export function runSessionOf(tags: Readonly<Record<string, string>>): string | null {
   const value = Object.hasOwn(tags, sessionTag) ? tags[sessionTag] : undefined;
   return value !== undefined && isRunSession(value) ? value : null;
 }
 
-/** A session of `farebox run`, created by a key. Times are milliseconds since 1970 UTC. */
+/** A `farebox run` session, created by a key. Times are milliseconds since 1970 UTC. */
 export interface RunSession {
-  /** `run_` and a unique part: the value of the tag `session` of its charges. */
+  /** `run_` and a unique part. Charges of the session have it as the value of their `session` tag. */
   readonly id: string;
-  /** The id of the key that it belongs to. */
+  /** Id of the key that created the session. */
   readonly key: string;
-  /** Tags that all its requests carry, in addition to its own. */
+  /** Tags that are added to all requests of the session. */
   readonly tags: Readonly<Record<string, string>>;
-  /** Hard limit of what it may spend; null for none of its own. */
+  /** Hard limit for the session's spending; null for no limit. */
   readonly budget: PicoUsd | null;
   readonly createdAt: number;
   readonly expiresAt: number;
   readonly endedAt: number | null;
 }
 
-/** Longest life of a session, in milliseconds. */
+/** Longest lifetime of a session, in milliseconds. */
 export const runSessionMsMax = 12 * 3_600_000;
 
-/** Open sessions that a key may have. */
+/** Largest number of open sessions of a key. */
 export const runSessionsMax = 100;
 
-/** Most sessions of a key that are open or ended within `runBudgetKeptMs`; also its most session budgets. */
+/**
+ * Largest number of a key's sessions that are open or ended within `runBudgetKeptMs`; also the largest number of its
+ * session budgets.
+ */
 export const runSessionsKeptMax = 1_000;
 
 /**
- * Time that a session's budget is kept after its end, in milliseconds: longer than an admitted request takes to place
- * its hold.
+ * Time for which a session's budget is kept after the session ends, in milliseconds. It is longer than an admitted
+ * request needs to place its hold.
  */
 export const runBudgetKeptMs = 3_600_000;
 
-/** Reports that a key with this many sessions may create another one. */
+/** Returns true if a key with this number of sessions may create another. */
 export function hasRoomForSession({ open, kept }: { readonly open: number; readonly kept: number }): boolean {
   return open < runSessionsMax && kept < runSessionsKeptMax;
 }
@@ -218,13 +222,13 @@ export function stateOfSession({ endedAt, expiresAt }: RunSession, at: number): 
   return at < expiresAt ? "open" : "expired";
 }
 
-/** Reports that the secret which created the session was rotated and is no longer valid. */
+/** Returns true if the secret that created the session was rotated and is no longer valid. */
 export function isSecretReplaced({ createdAt }: RunSession, { rotatedAt, previous }: Key, at: number): boolean {
   if (rotatedAt === null || createdAt >= rotatedAt) return false;
   return previous === null || at >= previous.validUntil;
 }
 
-/** The scope of a session's budget. */
+/** Returns the scope of a session's budget. */
 export function scopeOfSession({ key, id }: Pick<RunSession, "key" | "id">): Scope & { readonly kind: "key" } {
   return { kind: "key", key, session: id };
 }

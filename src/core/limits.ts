@@ -1,19 +1,19 @@
 /** Limits of a key or a team: whole numbers from 1 to `limitMax`; null for no limit. */
 export interface Limits {
-  /** Requests in any 60 seconds. */
+  /** Largest number of requests in any 60 seconds. */
   readonly rpm: number | null;
-  /** Tokens of the requests admitted in any 60 seconds. */
+  /** Largest number of tokens in the requests that are admitted in any 60 seconds. */
   readonly tpm: number | null;
-  /** Requests in flight at the same time. */
+  /** Largest number of requests in flight at the same time. */
   readonly parallel: number | null;
 }
 
 export const noLimits: Limits = { rpm: null, tpm: null, parallel: null };
 
-/** Changes to limits; absent fields stay. */
+/** Changes to limits. Absent fields keep their values. */
 export type LimitsChange = { readonly [Kind in keyof Limits]?: Limits[Kind] | undefined };
 
-/** Returns a value with the stated fields of a change; undefined ones stay. */
+/** Returns a copy of a value with the changed fields. Fields that are undefined in the change keep their values. */
 export function changed<Value extends object>(
   value: Value,
   change: { readonly [Name in keyof Value]?: Value[Name] | undefined },
@@ -27,13 +27,13 @@ export function changedLimits(limits: Limits, { rpm, tpm, parallel }: LimitsChan
 
 export const limitMax = 1_000_000_000;
 
-/** Limit that a request exceeded. */
+/** A limit that a request exceeded. */
 export interface LimitMet {
   /** `key:alice` or `team:research`. */
   readonly scope: string;
   readonly kind: keyof Limits;
   readonly limit: number;
-  /** Tokens of the request if they exceed the limit on their own; null otherwise. */
+  /** Number of tokens in the request if that alone exceeds the limit; null otherwise. */
   readonly needed: number | null;
 }
 
@@ -49,7 +49,10 @@ export interface LimitStatus {
   readonly resetsInMs: number | null;
 }
 
-/** Returns the limit of a kind with the least remaining, of a key and its team; undefined for none. */
+/**
+ * Returns the limit of this kind with the least remaining, among those of a key and its team; undefined if there is
+ * none.
+ */
 export function tightestLimit(kind: keyof Limits, standings: readonly LimitStatus[]): LimitStatus | undefined {
   return standings.filter((each) => each.kind === kind).toSorted((a, b) => a.remaining - b.remaining)[0];
 }
@@ -60,7 +63,7 @@ export interface LimitUse {
   readonly requests: number;
   /** Over the last minute. */
   readonly tokens: number;
-  /** Requests in flight. */
+  /** Number of requests in flight. */
   readonly running: number;
 }
 

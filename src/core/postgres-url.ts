@@ -1,22 +1,22 @@
 import { addressKind } from "./addresses.ts";
 
 /**
- * Protection of the connection. `verified`: TLS with a trusted certificate for this host. `authority`: a trusted
- * certificate, perhaps for another host. `unverified`: encrypted only.
+ * Protection of the connection. `verified`: TLS with a trusted certificate for this host. `authority`: TLS with a
+ * trusted certificate for any host. `unverified`: TLS without verification of the certificate.
  */
 type PostgresTls = "none" | "verified" | "authority" | "unverified";
 
 /** Address of a PostgreSQL database. The password is a secret. */
 export interface PostgresServer {
-  /** A name, an address without brackets, or the folder of a Unix socket ("/var/run/postgresql"). */
+  /** A name, an IP address without brackets, or the directory of a Unix socket ("/var/run/postgresql"). */
   readonly host: string;
   readonly port: number;
   readonly user: string;
-  /** Null where the server asks for none, or the driver finds it elsewhere (PGPASSWORD, ~/.pgpass). */
+  /** Null if the server requires none or the driver finds it elsewhere (PGPASSWORD, ~/.pgpass). */
   readonly password: string | null;
   readonly database: string;
   readonly tls: PostgresTls;
-  /** PEM files; null for Node's trusted authorities, and for no client certificate. */
+  /** Paths of PEM files. Null: use Node's trusted authorities, or no client certificate. */
   readonly authorityFile: string | null;
   readonly certificateFile: string | null;
   readonly keyFile: string | null;
@@ -26,7 +26,7 @@ export interface PostgresServer {
 
 type PostgresUrlResult =
   | { readonly ok: true; readonly server: PostgresServer }
-  /** Completes the sentence "FAREBOX_DATABASE …", without any of the text. */
+  /** Completes the sentence "FAREBOX_DATABASE …" without quoting the address, which may contain a password. */
   | { readonly ok: false; readonly problem: string };
 
 /** Supported values of `sslmode`; see docs/postgresql.md. */
@@ -34,7 +34,7 @@ const modes: Readonly<Record<string, PostgresTls>> = {
   disable: "none",
   "no-verify": "unverified",
   "verify-ca": "authority",
-  // Many services state `require`, with which libpq verifies nothing. Here it verifies, as users intend.
+  // Many services recommend `require`, for which libpq verifies nothing. Farebox verifies, because users expect it.
   require: "verified",
   "verify-full": "verified",
 };
@@ -42,12 +42,15 @@ const modes: Readonly<Record<string, PostgresTls>> = {
 const known = ["sslmode", "sslrootcert", "sslcert", "sslkey", "options", "host"];
 const example = "postgres://farebox:PASSWORD@db.example/farebox";
 
-/** Reports that a text is meant as the address of a PostgreSQL database. */
+/** Returns true if a text has the scheme of a PostgreSQL address. */
 export function isPostgresUrl(text: string): boolean {
   return /^postgres(ql)?:/i.test(text);
 }
 
-/** Reads `postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=…`. Without `sslmode`, only a connection within this machine goes without TLS. */
+/**
+ * Parses `postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=…`. Without `sslmode`, only connections within this
+ * machine are made without TLS.
+ */
 export function parsePostgresUrl(text: string): PostgresUrlResult {
   const refused = (problem: string): PostgresUrlResult => ({ ok: false, problem });
   const url = isPostgresUrl(text) ? urlOf(text) : null;
@@ -91,13 +94,13 @@ export function parsePostgresUrl(text: string): PostgresUrlResult {
   };
 }
 
-/** Returns the address for display, without password and parameters. */
+/** Returns the address for display, without the password and the parameters. */
 export function shownPostgres({ host, port, user, database }: PostgresServer): string {
   const place = host.startsWith("/") ? encodeURIComponent(host) : host.includes(":") ? `[${host}]` : host;
   return `postgres://${encodeURIComponent(user)}@${place}${port === 5432 ? "" : `:${port}`}/${encodeURIComponent(database)}`;
 }
 
-/** Reports that traffic to the host stays on this machine. */
+/** Returns true if traffic to the host stays on this machine. */
 function isThisMachine(host: string): boolean {
   const name = host.toLowerCase().replace(/\.$/, "");
   return (

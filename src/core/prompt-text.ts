@@ -1,10 +1,10 @@
 import { scaleTokens, type Permille } from "./usage.ts";
 
-/** An image of a prompt, as far as the request shows it. */
+/** Properties of a prompt image that the request shows. */
 export interface ImagePart {
-  /** Null for an image at an address, and for an unknown format. */
+  /** Null if the image is given by URL or has an unknown format. */
   readonly size: ImageSize | null;
-  /** The `detail` that the request states; "auto" where it states none. */
+  /** The `detail` that the request states; "auto" if it states none. */
   readonly detail: string;
 }
 
@@ -17,22 +17,27 @@ export interface ImageSize {
 /** Rule by which a model family counts an image. */
 export type ImageRule = TileRule | PatchRule;
 
-/** Scaled to fit 2048 x 2048, then to a short side of 768, and cut into tiles of 512 x 512. */
+/**
+ * Scales the image to fit 2048 x 2048 pixels, then its short side to 768 pixels, and cuts it into tiles of 512 x 512.
+ */
 interface TileRule {
   readonly kind: "tiles";
-  /** Tokens of an image at low detail, and of each image in addition to its tiles. */
+  /** Tokens of an image at low detail. Other images add their tiles to it. */
   readonly base: number;
   readonly tile: number;
 }
 
-/** Scaled until at most `most` square patches cover it. Each patch is a token, times the multiplier. */
+/**
+ * Scales the image until at most `most` square patches cover it. Each patch counts as one token, times the
+ * multiplier.
+ */
 interface PatchRule {
   readonly kind: "patches";
-  /** Side of a patch in pixels. */
+  /** Side length of a patch, in pixels. */
   readonly side: number;
   readonly most: number;
   readonly multiplier: Permille;
-  /** The longest side that an image keeps, in pixels; null for any. */
+  /** Images with a longer side are scaled down to this length, in pixels; null for no limit. */
   readonly longest: number | null;
 }
 
@@ -40,7 +45,7 @@ const tileSide = 512;
 const square = 2048;
 const shortSide = 768;
 
-/** Returns the tokens of one image; null where its size is unknown, or the rule does not cover its detail. */
+/** Returns the number of tokens of one image; null if its size is unknown or the rule does not cover its detail. */
 export function imageTokens({ size, detail }: ImagePart, rule: ImageRule): number | null {
   if (rule.kind === "tiles" && detail === "low") return rule.base;
   if (size === null || (rule.kind === "patches" && detail === "original")) return null;
@@ -49,7 +54,7 @@ export function imageTokens({ size, detail }: ImagePart, rule: ImageRule): numbe
     : scaleTokens(patchesOf(size, rule), rule.multiplier);
 }
 
-/** Returns the most tokens that the rule gives any image. */
+/** Returns the largest number of tokens that the rule gives any image. */
 export function imageTokensMax(rule: ImageRule): number {
   const tiles = Math.ceil(square / tileSide) * Math.ceil(shortSide / tileSide);
   return rule.kind === "tiles" ? rule.base + rule.tile * tiles : scaleTokens(rule.most, rule.multiplier);
@@ -61,7 +66,9 @@ function tilesOf({ width, height }: ImageSize): number {
   return tilesIn(width * shrinks) * tilesIn(height * shrinks);
 }
 
-/** A side scaled to a whole number of tiles may be off by the rounding of a double. */
+/**
+ * Returns the number of tiles along a side. Tolerates the floating-point error of scaling to a whole number of tiles.
+ */
 function tilesIn(pixels: number): number {
   return Math.max(1, Math.ceil(pixels / tileSide - 1e-9));
 }
@@ -72,7 +79,7 @@ function patchesOf({ width, height }: ImageSize, { side, most, longest }: PatchR
   const all = patchesIn(wide) * patchesIn(high);
   if (all <= most) return all;
   const shrinks = Math.sqrt(most / (wide * high));
-  // Shrinks a little more, so that one side is a whole number of patches.
+  // Shrinks the image slightly further, so that one side is a whole number of patches.
   const whole = Math.min(share(wide * shrinks), share(high * shrinks));
   return Math.min(most, patchesIn(wide * shrinks * whole) * patchesIn(high * shrinks * whole));
 }
@@ -85,14 +92,17 @@ function patchesIn(patches: number): number {
   return Math.max(1, Math.ceil(patches - 1e-9));
 }
 
-/** Tokens of the images with a known size, their number, and the number of images that only a bound covers. */
+/** Tokens and number of the images that a rule counts, and the number of images that only a bound covers. */
 export interface ImageCount {
   readonly tokens: number;
   readonly sized: number;
   readonly unsized: number;
 }
 
-/** Counts images by their size, each at most the model's bound. `parts` is the number found in the request. */
+/**
+ * Counts the tokens of images by their size; each image counts at most the model's bound. `parts` is the number of
+ * image parts in the request.
+ */
 export function countImages(
   images: readonly ImagePart[],
   parts: number,
@@ -108,31 +118,31 @@ export function countImages(
   return { tokens, sized, unsized: parts - sized };
 }
 
-/** A chat request for the tokenizer: its texts, and the parts for which the template adds tokens. */
+/** A chat request as input for the tokenizer: its texts, and the parts for which the template adds tokens. */
 export interface ChatText {
-  /** The endpoint; the same tools cost other tokens on each. */
+  /** The endpoint. The same tools cost a different number of tokens on each. */
   readonly api: "chat" | "responses";
-  /** Roles, names and contents. Calls of tools and their results are in `turns`. */
+  /** Roles, names and contents. `turns` has the tool calls and their results. */
   readonly texts: readonly string[];
   readonly messages: number;
   readonly names: number;
-  /** True if a system or developer message comes first; tools are then added to it. */
+  /** True if the first message is a system or developer message. The template then adds tools to it. */
   readonly hasSystem: boolean;
   readonly turns: readonly ToolTurn[];
-  /** The tool definitions as they came, or an empty list. */
+  /** The tool definitions as received; empty if there are none. */
   readonly tools: readonly unknown[];
-  /** The tool that the request demands, or "none"; null for any or no demand. */
+  /** The tool that the request requires, or "none"; null if the request requires any tool or leaves the choice open. */
   readonly toolChoice: { readonly name: string } | "none" | null;
   /** True if the request forbids parallel tool calls. */
   readonly isSequential: boolean;
-  /** Schema that the answer must follow; null for none. */
+  /** Schema that the answer must follow; null if there is none. */
   readonly schema: OutputSchema | null;
   readonly images: readonly ImagePart[];
 }
 
-/** Calls of tools that came together, and their results. */
+/** Tool calls made together, and their results. */
 export interface ToolTurn {
-  /** `function` for the older form, with `function_call` and messages of the role `function`. */
+  /** `function` is the older form, with `function_call` and messages of the role `function`. */
   readonly kind: "tool" | "function";
   readonly calls: readonly { readonly name: string; readonly arguments: string }[];
   readonly results: readonly string[];
@@ -146,10 +156,10 @@ export interface OutputSchema {
   readonly isStrict: boolean;
 }
 
-/** Prompt format of OpenAI's models: `harmony` for those that reason, `chat` for the others. */
+/** Prompt format of OpenAI's models: `harmony` for models that reason, `chat` for the others. */
 export type PromptForm = "chat" | "harmony";
 
-/** A prompt as a tokenizer sees it: a chat with its template, or texts alone with tokens that came as tokens. */
+/** Input of a tokenizer: a chat with its template, or plain texts plus a number of tokens that arrived as tokens. */
 export type PromptText =
   | { readonly kind: "chat"; readonly chat: ChatText }
   | { readonly kind: "plain"; readonly texts: readonly string[]; readonly tokens: number };

@@ -10,15 +10,21 @@ import {
 import { sources, type Source } from "./charge.ts";
 import { add, larger, noMoney, smaller, subtract, sum, type PicoUsd } from "./money.ts";
 
-/** A correction of the ledger. The gateway's account does not show it, so it counts at the time of its charge. */
+/**
+ * A correction in the ledger. The gateway's account does not show it, so it counts at the time of the corrected
+ * charge.
+ */
 export interface CorrectionMade {
   readonly madeAt: number;
-  /** End of the corrected charge. */
+  /** Time at which the corrected charge was settled. */
   readonly ofChargeAt: number;
   readonly amount: PicoUsd;
 }
 
-/** Reason why the gateway may have billed less, or more, than the ledger says. Null: without a bound. */
+/**
+ * Reason why the gateway may have billed less or more than the ledger shows, with both bounds. A null bound means
+ * that the amount is unlimited.
+ */
 export interface Doubt {
   readonly kind: "pending" | "assumed" | "partial" | "counted" | "in_doubt" | "unpriced" | "rounding";
   readonly below: PicoUsd;
@@ -26,8 +32,8 @@ export interface Doubt {
 }
 
 /**
- * A movement of the account other than the compared requests. `frozen`, `inactive`: net, below zero where credits were
- * released. `isEstimate`: only the balance shows it, with requests in flight.
+ * A movement of the account that the compared requests do not cause. `frozen` and `inactive` are net amounts, below
+ * zero if credits were released. `isEstimate`: only the balance shows it, while requests were in flight.
  */
 export interface Movement {
   readonly kind:
@@ -58,10 +64,10 @@ export interface Reconciliation {
   readonly measure: Measure["name"];
   readonly requests: number;
   readonly ledger: PicoUsd;
-  /** Part of the ledger's sum from charges with doubts. */
+  /** Part of the ledger's total from charges with doubts. */
   readonly inDoubt: PicoUsd;
   readonly gateway: PicoUsd;
-  /** Gateway minus ledger: above zero when the gateway billed more. */
+  /** Gateway minus ledger; above zero if the gateway billed more. */
   readonly difference: PicoUsd;
   readonly doubts: readonly Doubt[];
   readonly below: PicoUsd;
@@ -73,15 +79,15 @@ export interface Reconciliation {
 
 export type ReconcileResult =
   | { readonly ok: true; readonly reconciliation: Reconciliation }
-  /** Fewer than two samples of one account, or none of its figures can be read in USD. */
+  /** `too_few`: fewer than two samples of one account. `no_measure`: no figure can be converted to USD. */
   | { readonly ok: false; readonly reason: "too_few" | "no_measure" };
 
-/** The gateway counts chat use in ten millionths of a US dollar, so each charge may be rounded to one. */
+/** The gateway bills chat in steps of 1e-7 USD, so it may round each charge by up to one step. */
 const billedStep = 100_000n;
 
 /**
- * Compares the ledger with the gateway's account, from samples in order of time. Movements of an idle account are named
- * apart, intervals that the record cannot measure are left out, and the rest is compared.
+ * Compares the ledger with the gateway's account. Samples must be in order of time. Movements of an idle account are
+ * reported separately, intervals that the record cannot measure are left out, and all other intervals are compared.
  */
 export function reconcile(
   samples: readonly AccountSample[],
@@ -132,13 +138,16 @@ export function reconcile(
   };
 }
 
-/** Another key may belong to another account, so only the samples of the last account count. */
+/** Returns the samples of the latest account. An earlier gateway key may belong to another account. */
 function latestAccount(samples: readonly AccountSample[]): readonly AccountSample[] {
   const account = samples.at(-1)?.account ?? null;
   return samples.slice(samples.findLastIndex((sample) => sample.account !== account) + 1);
 }
 
-/** Returns the first and last sample, or one up to a quarter of the span inwards with less unsettled. */
+/**
+ * Returns the indexes of the first and last sample. To reduce the unsettled amount, either may move inwards by up to
+ * a quarter of the span.
+ */
 function settledEnds(samples: readonly AccountSample[]): readonly [start: number, end: number] {
   const earliest = samples[0]?.askedAt ?? 0;
   const latest = samples.at(-1)?.askedAt ?? 0;
@@ -180,20 +189,20 @@ function intervalsOf(
     if (from === undefined || to === undefined) continue;
     const gateway = subtract(measure.billed(to) ?? noMoney, measure.billed(from) ?? noMoney);
     const ledger = add(subtract(postedTotal(to.before), postedTotal(from.before)), movedBy(corrections, from, to));
-    // A gateway may bill a little late: the first interval after the last request still belongs to the requests.
+    // The gateway may bill with a delay, so the first idle interval after a request still belongs to the requests.
     const isQuiet = gateway !== 0n && isIdle(index) && (index === 0 || isIdle(index - 1));
     intervals.push({ from, to, ledger, gateway, kind: isQuiet ? "quiet" : kindOfBusy(gateway, measure) });
   }
   return intervals;
 }
 
-/** A bill below zero is none: the balance rose, or used credits left the account. */
+/** A negative amount is not a bill: the balance rose, or used credits left the account. */
 function kindOfBusy(gateway: PicoUsd, measure: Measure): Interval["kind"] {
   if (gateway >= -measure.step) return "compared";
   return measure.isCounter ? "counter_fell" : "topped_up";
 }
 
-/** Moves corrections from the time they were made to the time their charges were billed. */
+/** Moves corrections from the time when they were made to the time when their charges were billed. */
 function movedBy(corrections: readonly CorrectionMade[], from: AccountSample, to: AccountSample): PicoUsd {
   const isInside = (at: number) => at >= from.askedAt && at < to.askedAt;
   let moved = 0n;
@@ -204,7 +213,7 @@ function movedBy(corrections: readonly CorrectionMade[], from: AccountSample, to
   return moved as PicoUsd;
 }
 
-/** Joins compared neighbors: pending amounts are in doubt only at the ends of each run. */
+/** Joins adjacent compared intervals, because pending amounts are in doubt only at the ends of a run. */
 function runsOf(intervals: readonly Interval[]): readonly Run[] {
   const runs: Run[] = [];
   let open: Run | undefined;
@@ -226,15 +235,17 @@ function doubtsOf(runs: readonly Run[], measure: Measure): Doubt[] {
     return { kind, below, above };
   };
   const doubts = [
-    // Requests in flight at the start may have been billed before it; those at the end are not in the ledger's sum yet.
+    // Requests in flight at the start may have been billed before it. Those in flight at the end are not in the
+    // ledger's total yet.
     total("pending", ({ from, to, ledger }) => [smaller(unsettledAt(from), larger(ledger, noMoney)), unsettledAt(to)]),
-    // The hold is the most that it can have cost.
+    // The hold is the highest possible cost.
     total("assumed", (run) => [postedBy(run, "assumed"), 0n]),
-    // The gateway does not publish how it bills a cut answer.
+    // The gateway does not document how it bills an answer that was cut.
     total("partial", (run) => [postedBy(run, "partial"), postedBy(run, "partial")]),
-    // Estimates are scaled up, by a factor of two at most.
+    // Estimates are scaled up by a factor of at most two.
     total("counted", (run) => [postedBy(run, "counted") / 2n, postedBy(run, "counted") / 10n]),
-    // May be billed at nothing or at twice as much, whatever the source; counts only what the lines above do not cover.
+    // The gateway may bill nothing or twice as much, whatever the source. Only the part that the kinds above do not
+    // cover counts.
     total("in_doubt", (run) => {
       const [reported, counted, assumed] = [
         inDoubtOf(run, "reported"),
@@ -269,7 +280,7 @@ function inDoubtOf({ from, to }: Run, source: Source): PicoUsd {
   return larger(subtract(to.before.inDoubt[source], from.before.inDoubt[source]), noMoney);
 }
 
-/** Returns movements of an idle account, and payments that only the balance shows. */
+/** Returns the movements of an idle account, and the payments that only the balance shows. */
 function movementsOf(intervals: readonly Interval[], { isCounter }: Measure): Movement[] {
   const quiet = intervals.filter(({ kind }) => kind === "quiet").map(({ gateway }) => gateway);
   const paid = intervals
@@ -282,7 +293,7 @@ function movementsOf(intervals: readonly Interval[], { isCounter }: Measure): Mo
   ]);
 }
 
-/** Returns payments, expiry and freezing by the record's credit fields; nothing where only a balance is known. */
+/** Returns payments, expiry and freezing from the record's credit fields; empty if only the balance is known. */
 function creditMovements(samples: readonly AccountSample[], measure: Measure): Movement[] {
   if (!measure.isCounter) return [];
   const isPack = measure.name === "used_credits";
@@ -303,7 +314,7 @@ function creditMovements(samples: readonly AccountSample[], measure: Measure): M
     ["unexplained", unexplained()],
   ]);
 
-  /** Returns the movement of the balance that the credit fields do not explain. */
+  /** Returns the part of the balance's movement that the credit fields do not explain. */
   function unexplained(): PicoUsd {
     const balance = changes(samples, (sample) => measure.usd(sample, "equivalent_in_usd"));
     const used = changes(samples, (sample) => measure.billed(sample));
@@ -313,10 +324,10 @@ function creditMovements(samples: readonly AccountSample[], measure: Measure): M
   }
 }
 
-/** Two cents: a balance may be stated in whole cents, at both ends. */
+/** Two cents, because the balance may be rounded to whole cents at both ends. */
 const balanceStepMax = 20_000_000_000n;
 
-/** Returns the change of a figure from sample to sample; undefined where a sample lacks it. */
+/** Returns the changes of a figure between adjacent samples; undefined if a sample lacks the figure. */
 function changes(
   samples: readonly AccountSample[],
   of: (sample: AccountSample) => PicoUsd | undefined,
@@ -336,14 +347,14 @@ function moved(all: readonly (readonly [kind: Movement["kind"], amount: PicoUsd,
   return all.flatMap(([kind, amount, isEstimate = false]) => (amount === 0n ? [] : [{ kind, amount, isEstimate }]));
 }
 
-/** Amount billed for each USD of the ledger, in millionths. A null bound is unknown. */
+/** Amount that the gateway billed per USD in the ledger, in millionths. A null bound is unknown. */
 interface BillFactor {
   readonly value: bigint;
   readonly from: bigint | null;
   readonly to: bigint | null;
 }
 
-/** A group's part of the compared charges, and its share of the official price in millionths. */
+/** Cost of a group within the compared charges, and the group's fraction of the official price in millionths. */
 export interface GroupCost {
   readonly group: string;
   readonly cost: PicoUsd;
@@ -355,7 +366,7 @@ export interface GroupExplanation {
   readonly group: string;
   readonly fraction: bigint;
   readonly insteadOf: bigint;
-  /** Range that the uncertainty leaves open. */
+  /** Range of fractions that are possible within the uncertainty. */
   readonly from: bigint;
   readonly to: bigint;
 }
@@ -366,7 +377,7 @@ const step = 50_000n;
 
 type Compared = Pick<Reconciliation, "ledger" | "gateway" | "below" | "above" | "difference" | "agrees">;
 
-/** Null where the ledger charged nothing. */
+/** Returns null if the ledger charged nothing. */
 export function billFactor({ ledger, gateway, below, above }: Compared): BillFactor | null {
   if (ledger <= 0n) return null;
   return {
@@ -377,7 +388,7 @@ export function billFactor({ ledger, gateway, below, above }: Compared): BillFac
 }
 
 /**
- * Returns groups whose fraction, changed to another multiple of 0.05, would explain a difference beyond the
+ * Returns the groups for which another fraction, a multiple of 0.05, would explain a difference beyond the
  * uncertainty.
  */
 export function explainingGroups(
@@ -387,7 +398,8 @@ export function explainingGroups(
   const total = sum(groups.map(({ cost }) => cost));
   if (agrees || above === null || ledger <= 0n || total <= 0n) return [];
   return groups.flatMap(({ group, cost, fraction }) => {
-    // The report's span exceeds the compared one by up to a quarter hour, so its parts are scaled to the compared sum.
+    // The report's span may be up to 15 minutes longer than the compared one, so the costs are scaled to the compared
+    // total.
     const charged = (cost * ledger) / total;
     if (charged <= 0n) return [];
     const at = (billed: bigint) => (fraction * (charged + billed)) / charged;

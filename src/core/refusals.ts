@@ -2,12 +2,12 @@ import type { Shortage } from "./budget.ts";
 import type { LimitMet } from "./limits.ts";
 import type { CeilingMet } from "./tasks.ts";
 
-/** Reasons for which Farebox itself refuses a request. The wire layer gives each its status, headers and body. */
+/** Reasons why Farebox itself refuses a request. The wire layer gives each reason a status, headers and a body. */
 export type Refusal =
   | { readonly code: "invalid_json"; readonly message: string }
   | { readonly code: "invalid_request"; readonly message: string; readonly param: string | null }
   | { readonly code: "model_not_priced"; readonly model: string; readonly underBudget: boolean }
-  /** `why`: reason of the first field; null where its name is enough. */
+  /** `why`: why the first field has no bound; null if its name says enough. */
   | {
       readonly code: "cost_not_bounded";
       readonly model: string;
@@ -15,7 +15,7 @@ export type Refusal =
       readonly why: string | null;
     }
   | { readonly code: "invalid_api_key"; readonly message: string }
-  /** `running`: sent in a stream whose budget cannot pay for more. */
+  /** `running`: the refusal ends a running stream whose budget cannot pay for more output. */
   | {
       readonly code: "budget_exceeded";
       readonly shortage: Shortage;
@@ -35,7 +35,7 @@ export type Refusal =
   | { readonly code: "conflict"; readonly message: string }
   | { readonly code: "method_not_allowed"; readonly allow: readonly string[] }
   | { readonly code: "unsupported_media_type"; readonly contentType: string }
-  /** `session`: a browser's session may write only from its own page. */
+  /** `session`: the request has a browser session, which may write only from the dashboard page. */
   | { readonly code: "cross_site"; readonly origin: string | null; readonly session?: true }
   | { readonly code: "not_found"; readonly message: string }
   | { readonly code: "request_too_large"; readonly limitBytes: number; readonly setting?: null }
@@ -49,23 +49,23 @@ export type Refusal =
   | { readonly code: "gateway_redirect" }
   | { readonly code: "gateway_timeout"; readonly timeoutMs: number }
   | { readonly code: "gateway_stream_broken"; readonly message: string }
-  /** `running`: sent in a stream whose hold cannot grow. */
+  /** `running`: the refusal ends a running stream whose hold cannot grow. */
   | { readonly code: "ledger_unavailable"; readonly running?: boolean }
   | { readonly code: "balance_floor" }
   | { readonly code: "overloaded"; readonly message: string }
   | { readonly code: "internal_error" };
 
-/** The part of a request that would have fitted its budget at the refusal. */
+/** Output limit with which the request would have fitted its budget when it was refused. */
 export interface Affordable {
-  /** Output tokens of each choice. */
+  /** Number of output tokens for each choice. */
   readonly tokens: number;
-  /** The field that limits them; null where it is not known. */
+  /** Request field that limits them; null if unknown. */
   readonly field: string | null;
 }
 
 export type RefusalCode = Refusal["code"];
 
-/** All codes, so that a count of each can start at 0; the compiler finds a missing one. */
+/** All codes, so that the count of each can start at 0. The compiler reports a missing code. */
 const everyCode: Readonly<Record<RefusalCode, null>> = {
   invalid_json: null,
   invalid_request: null,

@@ -17,54 +17,59 @@ import type { PinnedPrice, PriceVersion } from "./price.ts";
 export interface Reserved {
   readonly hold: PicoUsd | null;
   readonly price: PriceVersion | null;
-  /** Price of the model that answered, if it is another one. */
+  /** Price of the model that answered, if it is not the requested one. */
   readonly servedPrice?: PinnedPrice | null;
 }
 
-/** Counted output of an answer, in tokens. */
+/** Output of an answer that Farebox counted, in tokens. */
 export interface CountedOutput {
-  /** Factor by which the tokenizer may undercount this model. */
+  /** Largest factor by which the tokenizer may undercount for this model. */
   readonly errorFactor: Permille;
-  /** Prompt tokens that were not counted as text, which the tokenizer does not undercount. */
+  /** Prompt tokens that come from media, not from text. The tokenizer does not undercount these. */
   readonly mediaTokens?: number;
-  /** Output that may be hidden: the model's speed times its run time; 0 where the answer shows all. */
+  /** Output that may be hidden: the model's speed times its run time. 0 if the answer shows all output. */
   readonly hiddenTokens: number;
-  /** Most tokens of output with unknown meaning. */
+  /** Largest number of output tokens with unknown meaning. */
   readonly unknownTokens?: number;
-  /** Most tokens that the model writes for all choices together; no estimate exceeds it. */
+  /** Largest number of tokens that the model writes for all choices together. No estimate exceeds it. */
   readonly outputTokensMax?: number;
-  /** True if images or sound came, whose tokens no text shows: at least the hold is posted. */
+  /** True if the answer contains images or audio, whose tokens no text shows. At least the hold is posted. */
   readonly hasMedia?: boolean;
 }
 
-/** Every way in which a forwarded request can end. Settlement covers all of them. */
+/** All ways in which a forwarded request can end. Settlement covers each of them. */
 export type Outcome = OutcomeKind & {
-  /** Reasons why the amount may differ from the bill. */
+  /** Reasons why the posted amount may differ from the bill. */
   readonly doubts?: readonly Doubt[];
   readonly billing?: Billing;
 };
 
 type OutcomeKind =
-  /** No byte of the request reached the gateway: no connection, or the client left first. */
+  /** No byte of the request reached the gateway: Farebox could not connect, or the client disconnected first. */
   | { readonly kind: "notSent"; readonly reason: string }
-  /** The gateway answered 4xx, or refused inside an answer of 200. `reason`: a short word, if known. */
+  /** The gateway answered 4xx, or answered 200 with a refusal. `reason` is a short word, if known. */
   | { readonly kind: "refusedByGateway"; readonly status: number; readonly reason?: string }
-  /** The gateway answered 500, 502 or 503; `billed` if the catalogue says that such an answer costs. */
+  /**
+   * The gateway answered 500, 502 or 503. `billed` is true if the catalogue says that the gateway bills such answers.
+   */
   | { readonly kind: "failedAtGateway"; readonly status: number; readonly billed: boolean }
   /** The gateway reported its usage. */
   | { readonly kind: "reported"; readonly tokens: TokenCounts; readonly clamped: boolean }
-  /** The answer is whole and was counted, because the gateway reported no usage. */
+  /** The answer is complete. Farebox counted it because the gateway reported no usage. */
   | ({ readonly kind: "counted"; readonly tokens: TokenCounts } & CountedOutput)
-  /** The answer broke off after it began, without usage. */
+  /** The answer began but ended early, without usage. */
   | ({
       readonly kind: "cut";
       readonly promptTokens: number;
       readonly deliveredTokens: number;
-      /** Tokens in flight at the gateway when Farebox ended the stream. */
+      /** Tokens that the gateway had generated but Farebox had not read when Farebox ended the stream. */
       readonly inFlightTokens?: number;
       readonly reason: string;
     } & CountedOutput)
-  /** Sent, and it is not known whether it was billed. `unknownTokens`: most tokens of an unreadable answer. */
+  /**
+   * The request was sent, but the gateway may or may not have billed it. `unknownTokens` is the largest number of
+   * tokens in an unreadable answer.
+   */
   | { readonly kind: "unknown"; readonly reason: string; readonly unknownTokens?: number };
 
 /** Settlement of a hold. */
@@ -81,17 +86,19 @@ export type Settlement =
       readonly minimumApplied: boolean;
       readonly clamped: boolean;
       readonly reason: string | null;
-      /** Reasons why the amount may differ from the bill; absent for none. */
+      /** Reasons why the posted amount may differ from the bill; absent if there are none. */
       readonly doubts?: readonly Doubt[];
-      /** Price of the model that answered, if it is another one. */
+      /** Price of the model that answered, if it is not the requested one. */
       readonly servedPrice?: PinnedPrice;
-      /** Absent for the standard service tier and no calls of hosted tools. */
+      /** Absent if the standard service tier answered and no hosted tools were called. */
       readonly billing?: Billing;
-      /** Counted tokens without estimates, whose cost is the least amount. Absent where nothing was counted. */
+      /**
+       * Counted tokens without estimates; their cost is the smallest possible amount. Absent if nothing was counted.
+       */
       readonly delivered?: Delivered;
     };
 
-/** Tokens of a request and its answer, counted as they passed. */
+/** Tokens that Farebox counted in a request and its answer while forwarding them. */
 export interface Delivered {
   readonly input: number;
   readonly output: number;
@@ -99,7 +106,7 @@ export interface Delivered {
 
 export type Posted = Extract<Settlement, { kind: "post" }>;
 
-/** Settles a hold. Total and pure; never releases an amount that it cannot prove unused. */
+/** Settles a hold. Pure, and defined for every outcome. Never releases an amount unless it is proven unused. */
 export function settlementFor(reserved: Reserved, outcome: Outcome): Settlement {
   switch (outcome.kind) {
     case "notSent":
@@ -127,7 +134,7 @@ export function settlementFor(reserved: Reserved, outcome: Outcome): Settlement 
   }
 }
 
-/** Returns the tokens that a request used, prompt and completion; null where that is unknown. */
+/** Returns the number of prompt and completion tokens that a request used; null if unknown. */
 export function tokensUsed(outcome: Outcome): number | null {
   switch (outcome.kind) {
     case "notSent":
@@ -182,7 +189,7 @@ function servedBy({ servedPrice }: Reserved): Pick<Posted, "servedPrice"> {
   return servedPrice == null ? {} : { servedPrice };
 }
 
-/** Posts the estimate up to the hold. Beyond it only counted text is posted, as overage. */
+/** Posts the estimate, up to the hold. Only counted text can exceed the hold; the excess is posted as overage. */
 function postCount(reserved: Reserved, outcome: Extract<Outcome, { kind: "counted" | "cut" }>): Posted {
   const isWhole = outcome.kind === "counted";
   const { unknownTokens = 0, mediaTokens = 0, hiddenTokens, errorFactor } = outcome;
@@ -191,7 +198,7 @@ function postCount(reserved: Reserved, outcome: Extract<Outcome, { kind: "counte
     ? outcome.tokens
     : { ...noTokens, input: outcome.promptTokens, output: outcome.deliveredTokens };
   const inFlight = isWhole ? 0 : (outcome.inFlightTokens ?? 0);
-  // Counted text is certain; output of unknown meaning counts up to the model's maximum.
+  // Counted text is certain. Output of unknown meaning counts up to the model's maximum.
   const bounded = (output: number) => Math.max(counted.output, Math.min(output, outputTokensMax));
   const delivered = {
     input: promptTotal(counted),
@@ -212,7 +219,7 @@ function postCount(reserved: Reserved, outcome: Extract<Outcome, { kind: "counte
   };
   const estimate = postTokens(reserved, tokens, how);
   const written = postTokens(reserved, { ...counted, output: bounded(counted.output + unknownTokens) }, how);
-  // A minimum filled at the output rate can make fewer tokens cost more.
+  // A minimum charge fills missing tokens at the output rate, so fewer tokens can cost more.
   const larger = (written.cost ?? 0n) > (estimate.cost ?? 0n) ? written : estimate;
   if (!exceedsHold(reserved, larger) && !hasMedia) return larger;
   return exceedsHold(reserved, written)
@@ -220,7 +227,7 @@ function postCount(reserved: Reserved, outcome: Extract<Outcome, { kind: "counte
     : { ...postHold(reserved, how.source, how.reason, tokens), ...servedBy(reserved), ...how };
 }
 
-/** Posts the hold, and more only where an unreadable answer is larger than the hold pays for. */
+/** Posts the hold. Posts more only if an unreadable answer may cost more than the hold. */
 function postUnknown(reserved: Reserved, outcome: Extract<Outcome, { kind: "unknown" }>): Posted {
   const { unknownTokens = 0, reason } = outcome;
   const assumed = { ...postHold(reserved, "assumed", reason), ...doubtsAndBilling(outcome) };
@@ -230,7 +237,7 @@ function postUnknown(reserved: Reserved, outcome: Extract<Outcome, { kind: "unkn
   return exceedsHold(reserved, most) ? most : assumed;
 }
 
-/** Adds possible output, up to the model's maximum. */
+/** Adds tokens of unknown meaning to the output, up to the model's maximum. */
 function withUnknown({ unknownTokens = 0, outputTokensMax = Infinity }: CountedOutput, output: number): number {
   return Math.max(output, Math.min(output + unknownTokens, outputTokensMax));
 }
@@ -239,7 +246,7 @@ function exceedsHold({ hold }: Reserved, settlement: Posted): boolean {
   return settlement.cost !== null && hold !== null && settlement.cost > hold;
 }
 
-/** Posts the hold itself. The list cost is the same, so that no unproven saving is shown. */
+/** Posts the hold. The list cost equals it, so that no unproven saving is shown. */
 export function postHold(
   reserved: Pick<Reserved, "hold">,
   source: Source,
@@ -260,8 +267,8 @@ export function postHold(
 }
 
 /**
- * Returns the outcome of an answer without success. Redirects and 4xx were not billed; 5xx as the catalogue says.
- * Statuses of a gateway that lost the request (408, 504, 520, 524) leave it unknown.
+ * Returns the outcome of an error answer. Redirects and 4xx are not billed; the catalogue decides for 5xx. After 408,
+ * 504, 520 and 524 the gateway may have lost the request, so the outcome is unknown.
  */
 export function outcomeOfStatus(status: number, billsServerErrors: boolean): Outcome {
   if (ambiguousStatuses.has(status)) return { kind: "unknown", reason: `gateway_${status}` };

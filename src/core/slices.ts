@@ -2,37 +2,40 @@ import type { PicoUsd } from "./money.ts";
 import { scaleTokens, type Permille } from "./usage.ts";
 
 /**
- * A stream without a stated maximum first holds a slice of output, and its hold grows while it runs. All figures are
- * output tokens of all choices together.
+ * A stream without a stated maximum starts with a hold for one slice of output. The hold grows while the stream runs.
+ * All token numbers are output tokens of all choices together.
  */
 
-/** Step by which a hold grows, and its maximum. */
+/** Step by which a hold grows, and its upper bound. */
 export interface Slices {
-  /** First hold and each extension; at least 2. */
+  /** Size of the first hold and of each extension; at least 2. */
   readonly sliceTokens: number;
-  /** Most tokens that the model writes: a hold that covers them is the worst case. */
+  /** Largest number of tokens that the model writes. A hold that covers them is the worst case. */
   readonly outputTokensMax: number;
 }
 
-/** Output of a stream compared with its hold. */
+/** Progress of a stream's output relative to its hold. */
 export interface HoldProgress {
   /** Tokens that the hold covers. */
   readonly covered: number;
-  /** Written tokens, by the tokenizer, or by bytes where no tokenizer counts them. */
+  /** Number of written tokens: counted by the tokenizer, or estimated from bytes if no tokenizer counts them. */
   readonly counted: number;
-  /** Most written tokens that the tokenizer has not counted yet. */
+  /** Largest number of written tokens that the tokenizer has not counted yet. */
   readonly uncounted: number;
-  /** True after a refused extension: the next is requested only when the stream cannot continue without it. */
+  /**
+   * True after an extension was refused. The next extension is requested only when the stream cannot continue without
+   * it.
+   */
   readonly refused: boolean;
 }
 
 /**
- * `wait`: nothing to do before more is written. `count`: the tokenizer may find that less was written. `extend`: the
- * hold must grow.
+ * `wait`: nothing to do until more output is written. `count`: the tokenizer may find that less was written.
+ * `extend`: the hold must grow.
  */
 export type Step = "wait" | "count" | "extend";
 
-/** Returns the reserve for bytes that the gateway has sent and no one has read yet. */
+/** Returns the number of tokens reserved for bytes that the gateway has sent but Farebox has not read yet. */
 export function reserveTokens({ sliceTokens }: Pick<Slices, "sliceTokens">): number {
   return Math.ceil(sliceTokens / 4);
 }
@@ -41,63 +44,75 @@ export function isWorstCase({ covered }: HoldProgress, { outputTokensMax }: Slic
   return covered >= outputTokensMax;
 }
 
-/** Reports that reading must pause until the hold has grown, or a count has found room. */
+/** Returns true if reading must pause until the hold has grown or a count shows that enough of it is left. */
 export function mustPause(progress: HoldProgress, slices: Slices): boolean {
   return !isWorstCase(progress, slices) && written(progress) >= pauseLine(progress, slices);
 }
 
-/** Extends the hold half a slice before its end. After a refusal, uses the rest up to the reserve first. */
+/**
+ * Returns the next step. Extends the hold half a slice before its end. After a refusal, first uses what remains above
+ * the reserve.
+ */
 export function nextStep(progress: HoldProgress, slices: Slices): Step {
   if (isWorstCase(progress, slices)) return "wait";
   const line = progress.refused ? pauseLine(progress, slices) : progress.covered - Math.ceil(slices.sliceTokens / 2);
   if (written(progress) < line) return "wait";
-  // Near the line a count changes little: the next tokens reach it all the same.
+  // Near the line, a count cannot delay the extension: the next few tokens cross the line anyway.
   const near = progress.refused ? Math.min(slices.sliceTokens / 16, 8) : slices.sliceTokens / 8;
   return progress.uncounted > 0 && progress.counted < line - near ? "count" : "extend";
 }
 
 /**
- * Returns how far a count may exceed a stated maximum before the gateway is considered to ignore it: a tenth, the
- * tokenizer's error, and some tokens that no text shows.
+ * Returns the number of tokens by which a count may exceed a stated maximum before the gateway is considered to
+ * ignore it: a tenth, the tokenizer's error, and 64 tokens that no text shows.
  */
 export function statedSlack(statedTokens: number, errorFactor: Permille): number {
   return scaleTokens(statedTokens, errorFactor) - statedTokens + Math.ceil(statedTokens / 10) + 64;
 }
 
-/** Reports that more may have been written than a stated maximum allows. */
+/** Returns true if more tokens may have been written than the stated maximum allows. */
 export function exceedsStated(progress: HoldProgress, slices: Slices): boolean {
   return !isWorstCase(progress, slices) && written(progress) > progress.covered;
 }
 
-/** Does what `nextStep` does for a stated maximum: the stream ends at it, so nothing is done before a count exceeds it. */
+/**
+ * Returns the next step for a request with a stated maximum. The gateway ends the stream at the maximum, so Farebox
+ * acts only if a count exceeds it.
+ */
 export function stepBeyondStated(progress: HoldProgress, slices: Slices): Step {
   if (!exceedsStated(progress, slices)) return "wait";
   return progress.uncounted > 0 ? "count" : "extend";
 }
 
-/** Returns the next cover of a hold, and the least that lets the stream continue. */
+/**
+ * Returns the number of tokens that an extended hold should cover, and the smallest number that lets the stream
+ * continue.
+ */
 export function nextCover(progress: HoldProgress, slices: Slices): { readonly wanted: number; readonly least: number } {
   const from = Math.max(progress.covered, written(progress));
   const within = (tokens: number) => Math.min(tokens, slices.outputTokensMax);
   return { wanted: within(from + slices.sliceTokens), least: within(from + reserveTokens(slices) + 1) };
 }
 
-/** Pace of a stream: its tokens, and the time from its first text to its last in milliseconds. */
+/** Pace of a stream: its tokens, and the time between its first and its last text, in milliseconds. */
 export interface WritingPace {
   readonly tokens: number;
   readonly tookMs: number;
 }
 
 /**
- * Returns the tokens that the gateway wrote, at the stream's pace, and no one will read: from the last text until it
- * learns of the end. At most the reserve.
+ * Returns the number of tokens that the gateway writes, at the stream's pace, between the last text that was read and
+ * the time it notices the end of the stream. At most the reserve.
  */
 export function tokensInFlight({ tokens, tookMs }: WritingPace, unreadMs: number, slices: Slices): number {
   const reserve = reserveTokens(slices);
   return tookMs > 0 ? Math.min(Math.ceil((tokens * unreadMs) / tookMs), reserve) : reserve;
 }
 
-/** Returns the most tokens, up to `max`, that a hold pays for; 0 for none. `costAt` must never fall. */
+/**
+ * Returns the largest number of tokens, up to `max`, that a hold covers; 0 if it covers none. `costAt` must never
+ * decrease.
+ */
 export function tokensCovered(hold: PicoUsd, costAt: (tokens: number) => PicoUsd, max: number): number {
   if (costAt(max) <= hold) return max;
   let paid = 0;
@@ -119,40 +134,41 @@ function pauseLine({ covered }: HoldProgress, slices: Slices): number {
 }
 
 /**
- * Slices are safe only where a gateway generates while it streams. A stream that delivers more at once than the reserve
- * covers marks its model, and answers of a marked model are held whole. docs/decisions/0013-a-burst-marks-a-model.md
+ * Slices are safe only if the gateway generates while it streams. A stream that delivers more at once than the
+ * reserve covers marks its model. Answers of a marked model are held in full.
+ * docs/decisions/0013-a-burst-marks-a-model.md
  */
 
-/** `live`: the gateway generates while it streams. `burst`: an answer may come at once. */
+/** `live`: the gateway generates while it streams. `burst`: the gateway may deliver an answer all at once. */
 export const streamKinds = ["live", "burst"] as const;
 export type StreamKind = (typeof streamKinds)[number];
 
-/** A mark of a model whose answer came at once, for one key or for all. */
+/** Marks a model whose answer came all at once, for one key or for all keys. */
 export interface BurstMark {
   /** The key's id, or `everyKey`. */
   readonly key: string;
   readonly model: string;
-  /** The last burst. Milliseconds since 1970 UTC. */
+  /** Time of the last burst, in milliseconds since 1970 UTC. */
   readonly at: number;
-  /** Streams that came live since. */
+  /** Number of live streams since the last burst. */
   readonly live: number;
 }
 
-/** Kind of a watched stream. */
+/** The observed kind of a stream. */
 export interface StreamObservation {
   readonly key: string;
   readonly model: string;
   readonly kind: StreamKind;
 }
 
-/** The mark of all keys; no key has this id. */
+/** Key id of a mark that applies to all keys. No key has this id. */
 export const everyKey = "*";
 export const markMs = 3_600_000;
 export const liveStreamsMin = 3;
-/** Age at which an unused mark is forgotten, in milliseconds. */
+/** Age at which an unused mark is deleted, in milliseconds. */
 export const markKeptMs = 30 * 86_400_000;
 
-/** Returns the marks of a model after a stream; `before` are all of its marks. */
+/** Returns the marks of a model after a stream. `before` contains all marks of the model. */
 export function marksAfter(
   before: readonly BurstMark[],
   { key, model, kind }: StreamObservation,
@@ -172,20 +188,20 @@ export function marksAfter(
   return [...others, fresh(key), ...(isForAll ? [fresh(everyKey)] : [])];
 }
 
-/** Text within this time counts as arriving at once, in milliseconds. */
+/** Text that arrives within this time counts as arriving at once, in milliseconds. */
 const atOnceMs = 100;
-/** Two seconds of a live stream: the most that a stall of the network or of this process holds back. */
+/** Two seconds of a live stream: the most that accumulates while the network or this process stalls. */
 const atOnceTokensMin = 256;
-/** Most tokens that a live gateway generates in each second of a reading pause. */
+/** Largest number of tokens that a live gateway generates in each second for which reading pauses. */
 const pausedTokensPerSecond = 500;
-/** An approximation, without the tokenizer. */
+/** Approximate; avoids the tokenizer. */
 const bytesPerToken = 4;
 
-/** Judges whether a stream comes as it is generated, by its text alone. */
+/** Decides from the text alone if a stream arrives as it is generated. */
 export class BurstJudge {
   readonly #tokensMax: number;
   #all = 0;
-  /** Bytes since the last update. */
+  /** Number of bytes since the last update. */
   #fresh = 0;
   #inWindow = 0;
   #windowAt = -Infinity;
@@ -197,7 +213,7 @@ export class BurstJudge {
     this.#tokensMax = Math.max(reserveTokens(slices), atOnceTokensMin);
   }
 
-  /** True if it wrote enough to judge, and came live. */
+  /** True if the stream wrote enough text to decide, and is not a burst. */
   get isLive(): boolean {
     return !this.isBurst && this.#all > this.#tokensMax * bytesPerToken;
   }
@@ -207,8 +223,8 @@ export class BurstJudge {
   }
 
   /**
-   * Updates the judge after each chunk. Returns true once, when the stream is found to be a burst. `pausedMs`: total
-   * reading pause.
+   * Updates the decision after each chunk. Returns true once, when the stream is found to be a burst. `pausedMs` is
+   * the total time for which reading was paused, in milliseconds.
    */
   update(now: number, pausedMs: number): boolean {
     if (now - this.#windowAt > atOnceMs) {

@@ -1,41 +1,44 @@
-/** States of a task, whatever words the gateway uses. `unknown`: an unknown word; the task may still run. */
+/**
+ * States of a task, independent of the gateway's own words. `unknown`: the gateway used an unknown word, and the task
+ * may still run.
+ */
 export const taskStatuses = ["pending", "running", "completed", "failed", "cancelled", "unknown"] as const;
 export type TaskStatus = (typeof taskStatuses)[number];
 
-/** The states that a task does not leave. */
+/** States that are final. */
 export type FinalStatus = Extract<TaskStatus, "completed" | "failed" | "cancelled">;
 
 export function isFinal(status: TaskStatus): status is FinalStatus {
   return status === "completed" || status === "failed" || status === "cancelled";
 }
 
-/** Consumption of a task, as the gateway states it. */
+/** Consumption of a task, as stated by the gateway. */
 export interface Consumption {
-  /** `meta.usage.type` in small letters, `used_credits` for that field of the envelope form; "" where none is stated. */
+  /** `meta.usage.type` in lower case, or `used_credits` if the envelope form states it; "" if no type is stated. */
   readonly type: string;
-  /** In the gateway's units: a plain decimal, exactly as stated. */
+  /** Number of the gateway's units: a plain decimal, exactly as stated. */
   readonly units: string;
 }
 
-/** Known content of the gateway's task record. Times are milliseconds since 1970 UTC; null where unset. */
+/** The known content of the gateway's task record. Times are milliseconds since 1970 UTC; null if unset. */
 export interface TaskRecord {
-  /** Null where the record names none. */
+  /** Null if the record names no task. */
   readonly taskId: string | null;
   readonly status: TaskStatus;
   readonly startedAt: number | null;
   readonly endedAt: number | null;
-  /** Null where the record states none. May be stated while the task runs; final when the task is. */
+  /** Null if the record states none. A record may state it while the task runs; it is final when the task is final. */
   readonly consumption: Consumption | null;
-  /** True if the account's own pool ran it. */
+  /** True if the account's private pool ran the task. */
   readonly isPrivatePool: boolean;
-  /** True if it states an error; its texts are used only for their meaning. */
+  /** True if the record states an error. Its texts are only classified. */
   readonly hasError: boolean;
   readonly errors: readonly string[];
 }
 
 /**
- * Returns the final status in a record; null while the task runs. An unknown word with an end time is decided by the
- * error.
+ * Returns the final status in a record; null while the task runs. If the status word is unknown but an end time is
+ * stated, the task failed if the record has an error and completed otherwise.
  */
 export function finalStatusOf({ status, endedAt, hasError }: TaskRecord): FinalStatus | null {
   if (isFinal(status)) return status;
@@ -46,56 +49,56 @@ export function finalStatusOf({ status, endedAt, hasError }: TaskRecord): FinalS
 /** A task of a key, stored with its charge. Times are milliseconds since 1970 UTC. */
 export interface Task {
   readonly taskId: string;
-  /** Charge that pays for it. */
+  /** The charge that pays for the task. */
   readonly charge: string;
   /** Owner: the key's id, "" for callers without one. */
   readonly key: string;
   readonly model: string;
-  /** Null where the creation named none. */
+  /** Null if the creation request named no type. */
   readonly taskType: string | null;
   readonly status: TaskStatus;
-  /** Time at which its id was stored. */
+  /** Time at which the task's id was stored. */
   readonly createdAt: number;
   readonly startedAt: number | null;
   readonly endedAt: number | null;
-  /** Time at which its charge was posted or voided; null while it runs. */
+  /** Time at which the task's charge was posted or voided; null while the task is not settled. */
   readonly settledAt: number | null;
-  /** Time at which a client or the poller last read its record. */
+  /** Time at which a client or the poller last read the task's record. */
   readonly seenAt: number;
-  /** Next poll; null when it is settled. */
+  /** Time of the next poll; null once the task is settled. */
   readonly nextPollAt: number | null;
-  /** Time from which it counts as failed; for a completed task, the end of polling for its consumption. */
+  /** Time from which the task counts as failed. For a completed task: the end of polling for its consumption. */
   readonly deadlineAt: number;
   readonly failure: TaskFailure | null;
   readonly consumption: Consumption | null;
-  /** Units of consumption for one USD, if they priced it; null where they stay raw. */
+  /** Number of units per USD if the consumption was priced; null otherwise. */
   readonly unitsPerUsd: string | null;
-  /** Pieces, seconds or tasks that the price is for: of the request, and once settled of the charge. */
+  /** Number of pieces, seconds or tasks that the price applies to: as requested, and after settlement as charged. */
   readonly quantity: string | null;
 }
 
-/** Run time after which a task of a family counts as failed, from its start if known. Milliseconds. */
+/** Longest run time of a task family. A task that runs longer counts as failed. */
 interface TimeLimit {
-  /** Pattern for the names of the model and the task type. */
+  /** Matches the name of the model or of the task type. */
   readonly family: RegExp;
   readonly limitMs: number;
 }
 
-/** The families that state a time limit. Music: 15 minutes from `started_at` (gateway interface, section 8). */
+/** Task families with a documented time limit. Music: 15 minutes from `started_at` (gateway interface, section 8). */
 const timeLimits: readonly TimeLimit[] = [{ family: /suno|music|udio/i, limitMs: 15 * 60_000 }];
 
-/** Time for which a completed task without consumption is polled again, in milliseconds. */
+/** Time for which the poller rereads the record of a completed task without consumption, in milliseconds. */
 export const confirmMs = 10 * 60_000;
 
-/** Reports that a task has completed but is not settled, because its record states no consumption. */
+/** Returns true if a task has completed but is not settled, because its record states no consumption. */
 export function isConfirming({ status, settledAt }: Pick<Task, "status" | "settledAt">): boolean {
   return status === "completed" && settledAt === null;
 }
 
-/** Longest wait for a task of any family, from its creation. Milliseconds. */
+/** Longest wait for a task of any family after its creation, in milliseconds. */
 export const generalLimitMs = 24 * 3_600_000;
 
-/** Time the gateway may need to report a task that it ended at its limit, in milliseconds. */
+/** Time that the gateway may need to report a task that it stopped at the time limit, in milliseconds. */
 const limitGraceMs = 60_000;
 
 function timeLimitOf({ model, taskType }: Pick<Task, "model" | "taskType">): number | null {
@@ -104,20 +107,20 @@ function timeLimitOf({ model, taskType }: Pick<Task, "model" | "taskType">): num
 }
 
 /**
- * Returns the end of waiting for a task: the family's limit after its start, at most the general limit after its
- * creation.
+ * Returns the time at which Farebox stops waiting for a task: its family's limit after its start, but at most the
+ * general limit after its creation.
  */
 export function deadlineOf(task: Pick<Task, "model" | "taskType" | "createdAt" | "startedAt">): number {
   const general = task.createdAt + generalLimitMs;
   const limitMs = timeLimitOf(task);
   if (task.startedAt === null || limitMs === null) return general;
-  // A start before the creation comes from another clock.
+  // A start time before the creation time comes from a different clock.
   return Math.min(general, Math.max(task.startedAt, task.createdAt) + limitMs + limitGraceMs);
 }
 
 /**
- * Reports that the gateway treats the task as failed because it exceeded its family's time limit, from its start to its
- * end, or to `now`.
+ * Returns true if the gateway treats the task as failed because it ran longer than its family's time limit. The run
+ * time is measured until `endedAt`, or until `now` if the task has not ended.
  */
 export function isPastTimeLimit(
   task: Pick<Task, "model" | "taskType" | "createdAt" | "startedAt">,
@@ -133,29 +136,29 @@ export function isPastTimeLimit(
 const pollPauseMs = { least: 3_000, most: 60_000 } as const;
 
 /**
- * Returns the next poll of a task: soon while it is new, every minute when it is old. Each pause varies by up to a
- * quarter, so that tasks created together are not polled together. `random`: at least 0, below 1.
+ * Returns the time of a task's next poll. Pauses grow with the task's age, up to a minute. Each varies by up to a
+ * quarter, so that tasks created together are not polled together. `random` is at least 0 and below 1.
  */
 export function nextPollAt(task: Pick<Task, "createdAt" | "deadlineAt">, now: number, random: number): number {
   const age = Math.max(now - task.createdAt, 0);
   const pause = Math.min(Math.max(age / 4, pollPauseMs.least), pollPauseMs.most);
   const next = now + Math.round(pause * (0.75 + random / 2));
-  // Polls at the deadline, so that the task ends then and not up to a minute later.
+  // Polls at the deadline, so that the task is settled then and not up to a minute later.
   return task.deadlineAt > now ? Math.min(next, task.deadlineAt) : next;
 }
 
-/** Pause of the poller after each request of a client for the task, in milliseconds. */
+/** Pause of the poller after a client requests the task, in milliseconds. */
 export const clientPauseMs = pollPauseMs.most;
 
-/** Shortest time between two stored observations of a client that show nothing new, in milliseconds. */
+/** Shortest interval between two stored client observations that show no change, in milliseconds. */
 export const observationEveryMs = 10_000;
 
-/** Longest valid pause: a later poll was set by a clock that has since stepped back. Milliseconds. */
+/** Longest valid pause, in milliseconds. A poll that is due later was scheduled before the clock was set back. */
 export const pollPauseMsMax = pollPauseMs.most * 1.25;
 
 /**
- * Reasons of task failures, as far as their free texts are understood (gateway interface, section 7). `other`: none of
- * these.
+ * Reasons for task failures, derived from the gateway's free text (gateway interface, section 7). `other`: no pattern
+ * matches.
  */
 export const taskFailures = [
   "input_media",
@@ -176,9 +179,7 @@ export const taskFailures = [
 ] as const;
 export type TaskFailure = (typeof taskFailures)[number];
 
-/**
- * Patterns of each reason, in the order in which they are tried: specific ones first. Texts are compared in lower case.
- */
+/** Patterns of each reason, most specific first; the first match applies. Texts are compared in lower case. */
 const meanings: readonly (readonly [TaskFailure, RegExp])[] = [
   [
     "no_private_account",
@@ -226,7 +227,7 @@ const meanings: readonly (readonly [TaskFailure, RegExp])[] = [
   ],
 ];
 
-/** Returns the reason of a failed task: that of the first text that matches one. */
+/** Returns the reason for a task failure, from the first text that matches a pattern. */
 export function failureReason(texts: readonly string[]): TaskFailure {
   for (const text of texts) {
     const found = meanings.find(([, words]) => words.test(text.toLowerCase()));
@@ -235,7 +236,7 @@ export function failureReason(texts: readonly string[]): TaskFailure {
   return "other";
 }
 
-/** The families of tasks for which the account record states a ceiling of their own. */
+/** Task families for which the account record states a separate ceiling. */
 export const taskFamilies = ["suno", "luma", "kling", "flux"] as const;
 type TaskFamily = (typeof taskFamilies)[number];
 
@@ -243,12 +244,12 @@ type TaskFamily = (typeof taskFamilies)[number];
 export const ceilingNames = ["all", ...taskFamilies] as const;
 export type CeilingName = (typeof ceilingNames)[number];
 
-/** Most tasks at once, as the account record states it. Null is unknown, never 0. */
+/** Largest number of tasks at the same time, as stated by the account record. Null means unknown, never 0. */
 export type TaskCeilings = Readonly<Record<CeilingName, number | null>>;
 
 export type TaskCounts = Readonly<Record<CeilingName, number>>;
 
-/** A ceiling that one more task would pass. */
+/** A ceiling that one more task would exceed. */
 export interface CeilingMet {
   readonly family: CeilingName;
   readonly limit: number;
@@ -266,7 +267,10 @@ const familyNames: Readonly<Record<TaskFamily, RegExp>> = {
   flux: /flux/i,
 };
 
-/** Returns the family that a task's model names, else its type; null for one without a ceiling of its own. */
+/**
+ * Returns the family that a task's model names, or otherwise its type; null if neither names a family with a separate
+ * ceiling.
+ */
 export function familyOf({ model, taskType }: TaskNames): TaskFamily | null {
   for (const text of [model, taskType ?? ""]) {
     const found = taskFamilies.find((family) => familyNames[family].test(text));
@@ -286,8 +290,8 @@ export function countTasks(tasks: Iterable<TaskNames>): TaskCounts {
 }
 
 /**
- * Returns the ceiling that one more such task would exceed; null for none. A ceiling of 0 is ignored: it may mean "not
- * set", and the gateway decides.
+ * Returns the ceiling that one more task of this kind would exceed; null if there is none. A ceiling of 0 may mean
+ * "not set", so it is ignored and the gateway decides.
  */
 export function ceilingMet(ceilings: TaskCeilings, running: TaskCounts, task: TaskNames): CeilingMet | null {
   const family = familyOf(task);

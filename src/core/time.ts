@@ -2,14 +2,17 @@ const millisecondsIn = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000
 
 const durationPattern = /^(\d{1,9})(ms|s|m|h|d)$/;
 
-/** Milliseconds of "250ms", "30s", "10m", "24h" or "7d"; undefined for anything else. */
+/**
+ * Parses a duration such as "250ms", "30s", "10m", "24h" or "7d" into milliseconds. Returns undefined for any other
+ * text.
+ */
 export function parseDuration(text: string): number | undefined {
   const match = durationPattern.exec(text);
   if (match === null) return undefined;
   return Number(match[1]) * millisecondsIn[match[2] as keyof typeof millisecondsIn];
 }
 
-/** Returns ISO 8601 UTC, the form of every time in answers. */
+/** Returns the time in ISO 8601, UTC: the form of all times in answers. */
 export function isoTime(at: number): string {
   return new Date(at).toISOString();
 }
