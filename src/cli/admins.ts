@@ -17,7 +17,7 @@ const newAdmin = (
   lifetimeMs: options.expires ?? null,
 });
 
-/** Tokens of the admin API. */
+/** Commands for the tokens of the admin API. */
 export const commands = [
   command("admins create <name>", {
     summary: "create an admin's token and print it, only this once: the ledger stores its digest",

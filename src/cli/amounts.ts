@@ -3,7 +3,9 @@ import { formatUsd, parseSignedUsd, type PicoUsd } from "../core/money.ts";
 const cent = 10n ** 10n;
 const dime = 10n * cent;
 
-/** An amount to read at a glance: whole cents from a dime on, three digits below. The exact one is in JSON and CSV. */
+/**
+ * Rounds an amount for display: to cents from USD 0.10, to three significant digits below. JSON and CSV keep the exact amount.
+ */
 export function rounded(usd: string): string {
   const amount = parseSignedUsd(usd);
   if (amount === undefined) throw new RangeError(`not an amount of USD: ${usd}`);

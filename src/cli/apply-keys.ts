@@ -2,14 +2,14 @@ import { existsSync } from "node:fs";
 import { open, rm } from "node:fs/promises";
 import { placeProblem } from "./out-file.ts";
 
-/** A new key in the output of `apply --json`; `key` is its text, unless that went to a file. */
+/** New key in the output of `apply --json`. `key` is its text; it is missing if the text went to a file. */
 export interface NewKey {
   readonly id: string;
   readonly name: string;
   readonly key?: string;
 }
 
-/** The reason why new keys cannot go to a file of this name; null if they can. */
+/** Returns the reason why new keys cannot go to this file; null if they can. */
 export function keysOutProblem(file: string, ledger: string | null): string | null {
   const problem = placeProblem(file, ledger, "new keys", true);
   if (problem !== null) return problem;
@@ -19,13 +19,16 @@ export function keysOutProblem(file: string, ledger: string | null): string | nu
 export type KeysOut =
   | {
       readonly ok: true;
-      /** Resolves when the line is written. */
+      /** Resolves once the line is written. */
       write(line: string): Promise<void>;
       close(): Promise<void>;
     }
   | { readonly ok: false; readonly problem: string };
 
-/** Opens the place for new keys, one line each: a new file that only its owner may read, or `print` if none is named. */
+/**
+ * Opens the output for new keys, one per line: a new file that only its owner may read. Without a file name, `print` gets the
+ * keys.
+ */
 export async function keysGoTo(file: string | undefined, print: (line: string) => void): Promise<KeysOut> {
   if (file === undefined) return { ok: true, write: async (line) => print(line), close: async () => {} };
   try {

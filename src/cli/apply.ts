@@ -49,7 +49,7 @@ export const commands = [
       const problem = given.keysOut === undefined ? null : keysOutProblem(given.keysOut, ledgerFile(settings.database));
       if (problem !== null) return refusal(problem);
 
-      // Before anything is opened for writing: a faulty file, or one with nothing to do, leaves no new ledger behind.
+      // Check first, without writing: a faulty file, or one without changes, must not create a ledger.
       const found = await presentState(tools);
       if (!found.ok) return found;
       const planning = planFor(clock.now(), read, given, found.present, found.calendar);
@@ -65,7 +65,7 @@ export const commands = [
 
 type Found = { readonly ok: true; readonly present: Present; readonly calendar: Calendar } | Refusal;
 
-/** Reads the present state; without a ledger there is nothing yet. */
+/** Reads the present state. A missing ledger counts as empty. */
 async function presentState({ openLedger, settings }: Tools): Promise<Found> {
   const opening = await openLedger("read");
   if (opening.ok) {
@@ -77,7 +77,7 @@ async function presentState({ openLedger, settings }: Tools): Promise<Found> {
   return { ok: true, present: { teams: [], keys: [], budgets: [] }, calendar: calendarOf(settings.timeZone) };
 }
 
-/** The file with its faults, or why it cannot be read. */
+/** Reads the file and its faults. Returns a message if the file cannot be read. */
 async function readApplyFile({ readFile, readStdin }: Tools, name: string): Promise<ReadYaml<ApplyFile> | string> {
   if (name === "-") return readYaml("stdin", (await readStdin()).toString(), applyFileKind);
   const read = readFile(name);
@@ -175,7 +175,7 @@ function planJson({ changes, kept }: Plan) {
   return { changes: changes.map(changeJson), kept: kept.map(changeJson) };
 }
 
-/** Action and object under the names that `audit` has for them. */
+/** Converts a change to JSON, with the names of action and object that `audit` uses. */
 function changeJson({ desired, object, fields }: PlannedChange) {
   const changes = Object.fromEntries(fields.map(({ field, before, after }) => [field, { before, after }]));
   return { action: desired.action, object, changes };
@@ -193,7 +193,7 @@ function planLines({ changes, kept }: Plan): string[] {
   ];
 }
 
-/** "5 to create, 1 to change, 0 to remove". */
+/** Counts the changes of a plan by kind: "5 to create, 1 to change, 0 to remove". */
 function sumOf({ changes }: Plan): string {
   if (changes.length === 0) return "nothing to do";
   const verbs = changes.map(verbOf);

@@ -9,7 +9,7 @@ import { isDate, parseInstant } from "../reporting/instants.ts";
 import { refusal, type Refusal } from "./command.ts";
 import type { LedgerTools } from "./tools.ts";
 
-/** Reads a whole number within bounds. As all parsers here it is for commander. */
+/** Reads a whole number within bounds. Like all parsers in this file, it throws the error that commander expects. */
 export function wholeNumberArgument(min: number, max: number): (text: string) => number {
   return (text) => {
     const value = /^\d{1,10}$/.test(text) ? Number(text) : Number.NaN;
@@ -25,22 +25,22 @@ export function lifetimeArgument(text: string): number {
   throw new InvalidArgumentError("It must be a duration such as 12h or 30d, at most 36500d.");
 }
 
-/** Reads the same for a key that has an end already; `never` takes it away. */
+/** Reads a new lifetime for an existing key, in milliseconds; `never` removes the expiry. */
 export function newLifetimeArgument(text: string): number | "never" {
   return text === "never" ? text : lifetimeArgument(text);
 }
 
-/** Reads the time for which the secret before a rotation still works, in milliseconds. */
+/** Reads how long the old secret still works after a rotation, in milliseconds. */
 export function overlapArgument(text: string): number {
   const value = text === "0" ? 0 : parseDuration(text);
   if (value !== undefined && value <= overlapMsMax) return value;
   throw new InvalidArgumentError("It must be a duration such as 12h or 7d, at most 90d, or 0 for none.");
 }
 
-/** Reads a limit of a key or a team; `none` takes it away. */
+/** Reads a limit of a key or a team; `none` removes it. */
 export const limitArgument = limitUpTo(limitMax);
 
-/** Reads an output cap; `none` takes it away. */
+/** Reads an output cap; `none` removes it. */
 export const outputCapArgument = limitUpTo(outputCapMax);
 
 function limitUpTo(most: number): (text: string) => number | "none" {
@@ -52,12 +52,12 @@ function limitUpTo(most: number): (text: string) => number | "none" {
   };
 }
 
-/** Reads patterns of models; `all` permits every one. */
+/** Reads patterns of models; `all` permits every model. */
 export function modelsArgument(text: string): string[] | "all" {
   return text === "all" ? text : text.split(",").map((pattern) => pattern.trim());
 }
 
-/** Reads a share of 1% to 100%, the sign optional. */
+/** Reads a percentage from 1% to 100%. The percent sign is optional. */
 export function percentArgument(text: string): number {
   const digits = /^(\d{1,3})%?$/.exec(text)?.[1];
   const value = digits === undefined ? 0 : Number(digits);
@@ -87,7 +87,7 @@ export function namesArgument(text: string): string[] {
   throw new InvalidArgumentError("It must be names separated by commas.");
 }
 
-/** Reads the span of `--since` and `--until`, which is now where it is not given. */
+/** Reads the time span from `--since` to `--until`. Without `--until` the span ends now. */
 export function readSpan(
   { clock, calendar }: LedgerTools,
   given: { readonly since: string; readonly until: string | undefined },

@@ -6,7 +6,7 @@ import { command, refusal } from "./command.ts";
 import { note } from "./io.ts";
 import { printRows } from "./table.ts";
 
-/** Changes of keys, teams, budgets, admins and charges: who made them, and how. */
+/** Lists changes of keys, teams, budgets, admins and charges, who made them, and how. */
 export const commands = [
   command("audit", {
     options: {
@@ -43,7 +43,7 @@ export const commands = [
   }),
 ];
 
-/** The differences, field by field: "limit_usd 5 -> 7". */
+/** Lists the differences by field: "limit_usd 5 -> 7". */
 function changed(before: AuditDetails | null, after: AuditDetails | null): string {
   const names = new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})]);
   const parts = [...names].flatMap((name) => {

@@ -40,7 +40,7 @@ function planText({ plan, type }: { readonly plan: string | null; readonly type:
   return [plan, type].filter((part) => part !== null).join(", ") || "unknown";
 }
 
-/** Spending an hour, or why it is not known. Without a ledger nothing has been spent through Farebox. */
+/** Returns the spending per hour, or a message if the ledger cannot be opened. A missing ledger means no spending. */
 async function burnOf({ openLedger, settings, clock }: Tools) {
   const opening = await openLedger("read");
   if (!opening.ok) {

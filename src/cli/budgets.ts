@@ -41,7 +41,7 @@ export const commands = [
     help: scopeHelp,
     examples: ["farebox budgets set key:alice 25 --per 1mo --warn 80%", "farebox budgets set each-key 2.50 --per 1d"],
     check: (options, scope, limit) => newBudgetFault(newBudget(scope, limit, options)),
-    // A key's budget needs a key, and so a ledger that is there; the others may come before anything else.
+    // A budget of one key needs an existing key, and so an existing ledger. Other budgets may create the ledger.
     run: ({ withLedger }, options, scope, limit) =>
       withLedger(scope.startsWith("key:") ? "change" : "create", async (tools) => {
         const set = await setBudget(tools, newBudget(scope, limit, options));

@@ -62,7 +62,7 @@ export const commands = [
     ledger: "change",
     help: "\nAMOUNT is added to what the charge costs: 0.25 for more, -0.05 for less. The same correction given twice is made once.",
     examples: ["farebox charges adjust 019a0e2c-7f5e-7cc1-a2d4-90b1c1d2e3f4 -0.05 --why 'billed twice by the gateway'"],
-    // Exit 1: the charge cannot be corrected so.
+    // Exit code 1 means that this charge cannot be corrected to this amount.
     run: async (tools, { why }, id, amount) => {
       const made = await correctCharge(tools, { id, amount, why, by: tools.by });
       if (!made.ok) return refusal(made.message, made.kind === "refused" ? 1 : 2);

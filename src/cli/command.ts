@@ -6,16 +6,16 @@ export { refusal, type Refusal } from "./io.ts";
 import { addSettingFlags } from "./setting-flags.ts";
 import { ledgerSettings, toolsFor, type Surroundings, type Intent, type LedgerTools, type Tools } from "./tools.ts";
 
-/** An option of a command. Its name is its key in the command's options: `outputCap` is `--output-cap`, `noTeam` is `--no-team`. */
+/** Option of a command. Its key gives its flag: `outputCap` is `--output-cap`, `noTeam` is `--no-team`. */
 export interface OptionDeclaration {
   readonly help: string;
-  /** Stands for the value in `--help`: "<duration>", "<errors...>"; a switch has none. */
+  /** Placeholder of the value in `--help`: "<duration>", "<errors...>". A switch has none. */
   readonly value?: `<${string}>`;
-  /** Throws commander's InvalidArgumentError. `before`: the value so far, for an option that may be given several times. */
+  /** Throws commander's InvalidArgumentError. `before` is the value so far of an option that may be repeated. */
   readonly parse?: (text: string, before: never) => unknown;
   readonly choices?: readonly string[];
   readonly default?: unknown;
-  /** Describes the default in `--help`, where its own text does not. */
+  /** Describes the default in `--help` if the value itself does not. */
   readonly defaultShown?: string;
   readonly required?: true;
 }
@@ -34,7 +34,7 @@ type Value<D> = D extends { value: string }
   ? Parsed<D> | (D extends { default: unknown } | { required: true } ? never : undefined)
   : boolean;
 
-/** The values of a command's options; a switch that is not given is false. */
+/** Values of a command's options. A missing switch is false. */
 export type Given<O> = { readonly [N in keyof O]: Value<O[N]> };
 
 type Param<W extends string> = W extends `<${string}...>`
@@ -45,49 +45,49 @@ type Param<W extends string> = W extends `<${string}...>`
       ? [string | undefined]
       : [];
 
-/** The arguments in a command's usage: "keys show <name-or-id>" has one. */
+/** Arguments in a command's usage: "keys show <name-or-id>" has one. */
 type Params<U extends string> = U extends `${infer W} ${infer Rest}` ? [...Param<W>, ...Params<Rest>] : Param<U>;
 
 type Success<R> = Exclude<R, { readonly ok: false } | number>;
 
 interface Declaration<P extends unknown[], O, L, R> {
-  /** That of a command of one word is in the table of topics. */
+  /** Line in the list of commands. A command of one word has its summary in the table of topics. */
   readonly summary?: string;
   readonly options?: O;
-  /** Settings that it reads before it runs, each with a flag; those of the ledger unless given. */
+  /** Settings that the command loads before it runs; each has a flag. Default: the ledger's settings if `ledger` is given. */
   readonly settings?: "all" | readonly SettingName[];
-  /** Settings that must be given. */
+  /** Settings without which the command does not run. */
   readonly needs?: readonly SettingName[];
-  /** The settings are read by `run`, which reports their problems itself. */
+  /** Leaves loading the settings to `run`, which reports their problems itself. */
   readonly settingsUnread?: true;
-  /** The ledger is opened for this before it runs. */
+  /** Opens the ledger in this way before `run`. */
   readonly ledger?: L;
-  /** Below the options in `--help`. */
+  /** Text below the options in `--help`. */
   readonly help?: string | (() => string);
   readonly examples: readonly string[];
-  /** Options after the first argument belong to that. */
+  /** Passes options after the first argument on with that argument. */
   readonly passThrough?: true;
-  /** Checks the input before anything is opened: a wrong one must not leave a new ledger behind. */
+  /** Checks the input before anything is opened, so that wrong input does not create a ledger. */
   readonly check?: (options: Given<O>, ...params: P) => Refusal | null;
-  /** The use case. A command that prints as it works answers its exit code. */
+  /** Performs the command. Returns an exit code if it prints its output itself. */
   readonly run: (tools: [L] extends [Intent] ? LedgerTools : Tools, options: Given<O>, ...params: P) => Promise<R>;
-  /** The JSON of a success, for `--json`; all of it unless given. */
+  /** Converts a success to JSON for `--json`. Default: the value itself. */
   readonly json?: (value: Success<R>, tools: Tools) => unknown;
   readonly print?: (io: Io, value: Success<R>, options: Given<O>) => void;
-  /** Remarks on stderr after either. */
+  /** Returns notes for stderr, written after `print` or the JSON. */
   readonly notes?: (value: Success<R>, io: Io, options: Given<O>) => readonly string[];
   /** The exit code of a success; 0 unless given. */
   readonly code?: (value: Success<R>) => ExitCode;
 }
 
-/** A command with the types of its input given up. */
+/** Command without the types of its input. */
 export interface CliCommand {
   /** "keys show <name-or-id>" */
   readonly usage: string;
   readonly declaration: Declaration<unknown[], Options, Intent | undefined, unknown>;
 }
 
-/** Declares a command: its words with its arguments, and everything that it does and documents. */
+/** Declares a command: its words and arguments, what it does, and its help. */
 export function command<
   U extends string,
   const O extends Options = {},
@@ -100,10 +100,10 @@ export function command<
   };
 }
 
-/** The option of nearly every command. */
+/** The `--json` option of most commands. */
 export const json = { help: "print JSON" } as const;
 
-/** Gives the program a command. Its topic, the first word, is there already. */
+/** Adds a command to the program. The program already has its topic, the first word. */
 export function addCommand(
   program: Command,
   { usage, declaration }: CliCommand,

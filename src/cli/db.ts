@@ -12,7 +12,7 @@ import { note, printLine, type Io } from "./io.ts";
 import { progress } from "./progress.ts";
 import { ledgerSettings, type Tools } from "./tools.ts";
 
-/** The ledger as a whole. */
+/** Commands for the ledger as a whole. */
 export const commands = [
   command("db migrate", {
     summary: "bring the ledger of an earlier release to this one's schema, after a backup; serve does so too",
@@ -143,7 +143,7 @@ async function maintenance(clock: Clock) {
   return new Maintenance(clock);
 }
 
-/** Says what was done to the ledger; its tables may be those of this release already. */
+/** Describes a migration. The schema version may be unchanged. */
 export function migrationText(place: string, { from, to }: { readonly from: number; readonly to: number }): string {
   if (from === to) return `upgraded the ledger at ${place}; its schema version is still ${to}`;
   return from === 0
@@ -151,7 +151,7 @@ export function migrationText(place: string, { from, to }: { readonly from: numb
     : `migrated the ledger at ${place} from schema version ${from} to ${to}`;
 }
 
-/** For commander: an age that may be pruned, in milliseconds. */
+/** Reads the age of charges to prune, in milliseconds. Throws the error that commander expects. */
 function ageArgument(text: string): number {
   const value = parseDuration(text);
   if (value !== undefined && value >= pruneAgeMsMin) return value;

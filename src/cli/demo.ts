@@ -1,6 +1,6 @@
 import { command } from "./command.ts";
 
-/** The proxy before a sandbox, with its own folder and free ports. */
+/** Runs the proxy in front of a sandbox, with its own folder and free ports. */
 export const commands = [
   command("demo", {
     options: { once: { help: "end after the first round" } },

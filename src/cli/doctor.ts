@@ -6,7 +6,7 @@ export const commands = [
   command("doctor", {
     options: { json },
     settings: "all",
-    // Each is a check of its own.
+    // Each part of the check loads its own settings, so that one wrong setting does not stop the others.
     settingsUnread: true,
     examples: ["farebox doctor"],
     run: async ({ io, flags, env, readFile, clock }, options) => {
@@ -26,7 +26,9 @@ export const commands = [
   }),
 ];
 
-/** "ok       gateway          https://… answers in 80 ms": aligned on a terminal, separated by tabs elsewhere. */
+/**
+ * Prints a check, aligned on a terminal and tab-separated elsewhere: "ok       gateway          https://… answers in 80 ms".
+ */
 function printCheck(io: Io, { status, name, message, advice }: Check): void {
   const said = visible(advice === null ? message : `${message}; ${advice}`);
   if (!io.isTTY) {

@@ -79,7 +79,7 @@ const reasons: Readonly<Record<string, string>> = {
   EACCES: "no permission",
 };
 
-/** The file's bytes, or why there are none. */
+/** Returns the file's bytes, or the reason why it cannot be read. */
 async function attemptRead(file: string): Promise<Buffer | string> {
   try {
     return await readFile(file);
@@ -89,7 +89,7 @@ async function attemptRead(file: string): Promise<Buffer | string> {
   }
 }
 
-/** The proxy's own step, so that the hold is the one that it would place. */
+/** Uses the proxy's own pricer, so that the estimate equals the hold that the proxy would place. */
 function holdsWith(
   catalogue: Catalogue,
   tokens: TokenCounter,

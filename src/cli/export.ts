@@ -47,7 +47,7 @@ export const commands = [
   command("export", {
     options,
     ledger: "read",
-    // The price files name the makers of models.
+    // The price files name the publishers of models.
     settings: [...ledgerSettings, "pricing"],
     examples: [
       "farebox export --since 2026-11-01 --until 2026-12-01 --out november.csv",
@@ -107,7 +107,7 @@ async function textsOf(
   }
 }
 
-/** Reads the makers of models from the price files; faulty ones are no reason not to export. */
+/** Reads the publishers of models from the price files. Faulty price files do not stop the export. */
 async function publishers({
   io,
   prices,
@@ -128,7 +128,7 @@ function counted(requests: number): string {
   return `${requests} request${requests === 1 ? "" : "s"}`;
 }
 
-/** Reads a name for a column. */
+/** Reads the name of a column. */
 function nameArgument(text: string): string {
   if (text.trim() !== "") return text;
   throw new InvalidArgumentError("It must not be empty.");

@@ -1,24 +1,24 @@
 import { styleText } from "node:util";
 import type { Environment } from "../config/sources.ts";
 
-/** Exit code of a command: done, the thing asked about is wrong, wrong usage or settings. */
+/** Exit code of a command. 0: done; 1: what the command checks is wrong; 2: wrong usage or settings. */
 export type ExitCode = 0 | 1 | 2;
 
 export interface Output {
-  /** False where the reader has fallen behind: `drain` is told when it has caught up. */
+  /** Returns false if the reader is too slow; a `drain` event follows once it has caught up. */
   write(text: string): unknown;
   once?(event: "drain", listener: () => void): unknown;
 }
 
-/** Output of commands, handed in so that a test can read it. */
+/** Output of a command. Tests pass their own. */
 export interface Io {
   readonly stdout: Output;
   readonly stderr: Output;
   /** True if stdout is a terminal. */
   readonly isTTY: boolean;
-  /** True if stderr is one; as stdout unless given. */
+  /** True if stderr is a terminal. Default: the value for stdout. */
   readonly isErrorTTY?: boolean;
-  /** Width of the terminal; 80 unless given. */
+  /** Width of the terminal in characters. Default: 80. */
   readonly columns?: number;
   readonly env: Environment;
 }
@@ -27,7 +27,7 @@ export function printJson(io: Io, value: unknown): void {
   io.stdout.write(`${jsonText(value, io.isTTY ? 2 : undefined)}\n`);
 }
 
-/** Writes texts of whole lines as they come, no faster than they are read. A reader that leaves ends the program. */
+/** Writes texts as they come, no faster than the reader reads them. Each text consists of whole lines. */
 export async function writeTexts(io: Io, texts: AsyncIterable<string>): Promise<null> {
   for await (const text of texts) {
     if (printText(io, text) === false) await drained(io.stdout);
@@ -35,7 +35,7 @@ export async function writeTexts(io: Io, texts: AsyncIterable<string>): Promise<
   return null;
 }
 
-/** Writes whole lines, such as CSV: the same bytes to a file or a pipe, and without control characters to a terminal. */
+/** Writes whole lines, such as CSV. A file or pipe gets the same bytes; a terminal gets no control characters. */
 export function printText(io: Io, text: string): unknown {
   return io.stdout.write(
     io.isTTY ? text.replace(controls, (found) => (/^(?:\r?\n|\t)$/.test(found) ? found : "\ufffd")) : text,
@@ -53,16 +53,16 @@ export function printLine(io: Io, line: string): void {
   io.stdout.write(`${visible(line)}\n`);
 }
 
-/** A remark beside the output: stderr, so that it never ends up in a pipe. */
+/** Writes a note to stderr, so that it never ends up in a pipe. */
 export function note(io: Io, line: string): void {
   io.stderr.write(`${visible(line)}\n`);
 }
 
-/** Reason why a command did nothing: one line for each problem. A use case's `Failure` is one. */
+/** Reason why a command did nothing, one line for each problem. A `Failure` of a use case is a refusal. */
 export interface Refusal {
   readonly ok: false;
   readonly message: string | readonly string[];
-  /** That of wrong usage unless given. */
+  /** Exit code. Default: 2, for wrong usage. */
   readonly code?: ExitCode;
 }
 
@@ -70,7 +70,7 @@ export function refusal(message: string | readonly string[], code?: ExitCode): R
   return { ok: false, message, ...(code !== undefined && { code }) };
 }
 
-/** One line a problem on stderr; answers the exit code of wrong usage unless another is given. */
+/** Prints each problem as one line on stderr and returns the exit code. */
 export function fail(io: Io, problems: string | readonly string[], code: ExitCode = 2): ExitCode {
   for (const problem of typeof problems === "string" ? [problems] : problems) note(io, `farebox: ${problem}`);
   return code;
@@ -78,7 +78,7 @@ export function fail(io: Io, problems: string | readonly string[], code: ExitCod
 
 export type Style = "bold" | "dim" | "red" | "yellow" | "green" | "cyan";
 
-/** Text in a style, on a terminal alone; `NO_COLOR` takes it away, and `FORCE_COLOR` gives it everywhere, as in Node itself. */
+/** Styles text on a terminal. As in Node, `NO_COLOR` disables styles and `FORCE_COLOR` enables them everywhere. */
 export function styled(io: Io, style: Style, text: string): string {
   return isColoured(io) ? styleText(style, text, { validateStream: false }) : text;
 }
@@ -93,16 +93,16 @@ function isColoured({ env, isTTY }: Io): boolean {
   return isTTY && !env["NO_COLOR"] && env["TERM"] !== "dumb";
 }
 
-/** Characters that could steer a terminal or change the order in which it shows others; a line end counts as one. */
+/** Matches characters that can control a terminal or reorder its text. CR LF counts as one match. */
 // oxlint-disable-next-line no-control-regex -- control characters are what it matches
 const controls = /\r\n|[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
-/** Replaces control characters: names come in requests and could steer a terminal. */
+/** Replaces control characters: names come from requests and could control a terminal. */
 export function visible(text: string): string {
   return text.replace(controls, (found) => "\ufffd".repeat(found.length));
 }
 
-/** JSON in which control characters are escaped, those too that JSON allows as they are. */
+/** Converts a value to JSON and escapes every control character, including those that JSON permits. */
 export function jsonText(value: unknown, indent?: number): string {
   const text = JSON.stringify(value, null, indent);
   return text.replace(controls, (found) =>

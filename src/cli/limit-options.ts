@@ -1,7 +1,7 @@
 import type { Limits } from "../core/limits.ts";
 import { limitArgument, modelsArgument, outputCapArgument } from "./arguments.ts";
 
-/** The options that keys and teams have in common. Words stand for null, which commander does not pass on. */
+/** Options that keys and teams share. The word `none` removes a limit, because commander cannot pass null. */
 export const limitOptions = {
   models: {
     value: "<patterns>",
@@ -20,7 +20,7 @@ export const limitOptions = {
 
 type LimitValue = number | "none" | undefined;
 
-/** The changes that these options ask for; an option that is not given is undefined. */
+/** Returns the changes that these options ask for. A missing option is undefined. */
 export function limitChanges({
   models,
   outputCap,
@@ -34,7 +34,7 @@ export function limitChanges({
   };
 }
 
-/** The columns that lists of keys and teams have in common. */
+/** Columns that lists of keys and teams share. */
 export const limitColumns = {
   rpm: ({ limits }: Limited) => limits.rpm,
   tpm: ({ limits }: Limited) => limits.tpm,

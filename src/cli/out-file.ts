@@ -3,7 +3,10 @@ import { existsSync, realpathSync, rmSync, statSync } from "node:fs";
 import { open, rename, type FileHandle } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 
-/** Returns the reason why a new file cannot go there; null if it can. `thing` is what it would be, `ledger` the path of the ledger, null where it is no file. */
+/**
+ * Returns the reason why the file cannot be created; null if it can. `thing` names its content in messages. `ledger` is the
+ * path of the ledger; null if the ledger is not a file.
+ */
 export function placeProblem(file: string, ledger: string | null, thing: string, replace: boolean): string | null {
   if (ledger !== null && isSame(file, ledger)) return `${file} is the ledger itself; give the ${thing} another name`;
   if (!existsSync(dirname(resolve(file)))) return `there is no folder ${dirname(file)} for the ${thing}`;
@@ -18,8 +21,8 @@ export function isSame(file: string, path: string): boolean {
 }
 
 /**
- * Writes a file that only its owner may read, whole or not at all: it has another name until it is on the disk. Answers why
- * it could not be written, null when it was. A signal in between takes it away.
+ * Writes a file completely or not at all, through a temporary file that only the owner may read. Returns the reason for a
+ * failure; null on success. A signal during the write removes the temporary file.
  */
 export async function writeWhole(file: string, texts: AsyncIterable<string>): Promise<string | null> {
   const unfinished = join(dirname(resolve(file)), `.${basename(file)}-${randomUUID()}.part`);

@@ -39,7 +39,10 @@ function faultsOf(loading: Awaited<ReturnType<typeof loadPrices>>): readonly str
 
 type Traffic = { readonly ok: true; readonly diff: TrafficDiff } | Refusal;
 
-/** Prices can be compared before there is any traffic: a ledger that cannot be opened is only noted. */
+/**
+ * Computes what the traffic would cost under both catalogues. A ledger that cannot be opened is a refusal, which the caller
+ * only notes: prices can be compared without traffic.
+ */
 async function trafficUnder(
   { openLedger, settings, clock }: Tools,
   before: Catalogue,

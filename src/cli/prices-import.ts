@@ -50,7 +50,7 @@ export const pricesImport = command("prices import <sources...>", {
     if (!tables.ok) return tables;
     const target = options.print ? null : (options.into ?? settings.pricing.folder);
     const today = new Date(clock.now()).toISOString().slice(0, 10);
-    // A folder that is not there yet has no files to compare with.
+    // A new folder has no files to compare with.
     const folder =
       options.into === undefined ? settings.pricing.folder : existsSync(options.into) ? options.into : null;
     const result = await importTables(prices, folder, {
@@ -94,7 +94,7 @@ export const pricesImport = command("prices import <sources...>", {
 
 type Sources = { readonly ok: true; readonly tables: readonly PriceTableText[] } | Refusal;
 
-/** Files and addresses, in the order in which they are given. */
+/** Reads files and addresses in the given order. */
 async function readSources({ readFile }: Tools, sources: readonly string[]): Promise<Sources> {
   const tables: PriceTableText[] = [];
   for (const source of sources) {
@@ -116,17 +116,17 @@ async function readSources({ readFile }: Tools, sources: readonly string[]): Pro
 }
 
 function filesOf({ name, yaml, edited }: PriceImport, folder: string) {
-  // What is left for a person alone makes no file.
+  // Entries that a person must add by hand do not create a file.
   const isNew = /^models:/m.test(yaml);
   return [...edited, ...(isNew ? [{ path: join(folder, name), before: null, after: yaml }] : [])];
 }
 
-/** The import as JSON shows it: edited files without their texts. */
+/** Converts the import to JSON: edited files without their texts. */
 function shown({ edited, ...imported }: PriceImport) {
   return { ...imported, edited: edited.map(({ path }) => path) };
 }
 
-/** Lists on stderr the models that are proposed and those that are not. */
+/** Notes on stderr which models are proposed, which tables differ, and which models are left out. */
 function show(io: Io, { proposed, unchanged, differing, left_out }: PriceImport): void {
   for (const { model, kind, by_hand, added_to, entries } of proposed) {
     for (const { from, changes } of entries) {

@@ -20,7 +20,7 @@ export const pricesShow = command("prices show <model>", {
   settings: ["pricing"],
   examples: ["farebox prices show gpt-4o", "farebox prices show claude-opus-4-6 --at 2026-03-12"],
   run: async ({ prices, clock, settings }, options, model) => {
-    // A price's validity is in UTC days, whatever the zone of budgets is.
+    // Prices are valid by UTC day, in any time zone of the budgets.
     const at = parseInstant("--at", options.at, clock.now(), calendarOf("UTC"));
     if (!at.ok) return refusal(at.problem);
     const found = await explainModel(prices, settings.pricing.folder, model, at.at);
@@ -139,7 +139,7 @@ function taskRule({ fraction, official_usd }: TaskShown): string {
   return fraction === null ? "stated by the gateway" : `${fraction} of ${official_usd}`;
 }
 
-/** "second of input.duration (5 where it states none, at most 10)" */
+/** Describes the measure of a task price: "second of input.duration (5 where it states none, at most 10)". */
 function measureOf({ per, field, default: otherwise, max }: TaskShown): string {
   if (field === null) return per;
   const bounds = [

@@ -8,7 +8,7 @@ import { pricesImport } from "./prices-import.ts";
 import { pricesShow } from "./prices-show.ts";
 import { printRows, right } from "./table.ts";
 
-/** The price files, checked and shown. */
+/** Commands that check and show the price files. */
 export const commands = [
   command("prices check [folder]", {
     summary: "check the shipped price files and those of a folder; exit 1 when something is wrong with them",
@@ -50,7 +50,7 @@ export const commands = [
 
 type Model = PricedModelJson;
 
-/** Rate of the first tier, in the standard service tier; the input's cell has the price of a request. */
+/** Column for the rate of the first tier in the standard service tier. A price per request appears in the input column. */
 function rate(side: "gateway" | "official", name: "input" | "cached_input" | "output") {
   return right((model: Model) => {
     const price = priceOf(model);
@@ -63,7 +63,7 @@ function priceOf({ price }: Model): Model["price"] {
   return price?.tiers[0] === undefined ? null : price;
 }
 
-/** Rates are USD per 1M tokens; "also" names what else there is, and `--json` has it all. */
+/** Rates are in USD per 1M tokens. "also" names what the table omits; `--json` has it. */
 const columns = {
   model: ({ id }: Model) => id,
   provider: ({ provider }: Model) => provider,
@@ -77,7 +77,7 @@ const columns = {
   since: (model: Model) => priceOf(model)?.from ?? null,
 };
 
-/** "long prompts, priority, batch, fees"; null for nothing. */
+/** Lists further prices of a model: "long prompts, priority, batch, fees"; null without any. */
 function alsoPriced(price: Model["price"]): string | null {
   if (price === null) return null;
   const { tiers, service_tiers, fees } = price;

@@ -3,14 +3,14 @@ import type { CliCommand } from "./command.ts";
 import type { Surroundings } from "./tools.ts";
 
 interface Topic {
-  /** As the help of the program shows it. */
+  /** Usage as the program's help shows it. */
   readonly term: string;
   readonly summary: string;
-  /** Loads its commands and what they import. */
+  /** Imports the commands of the topic. */
   readonly load: () => Promise<{ readonly commands: readonly CliCommand[] }>;
 }
 
-/** The first words of all commands, in the order of the help. The file of one is loaded when it is called. */
+/** Topics in the order of the help. Each file is loaded only when its topic is used. */
 const topics: readonly Topic[] = [
   { term: "serve [options]", summary: "run the proxy", load: () => import("./serve.ts") },
   {
@@ -88,7 +88,7 @@ const topics: readonly Topic[] = [
 
 const nameOf = ({ term }: Topic) => term.replace(/ .*/, "");
 
-/** Runs one command line (without the program's own name) and answers its exit code. Never throws for wrong input. */
+/** Runs one command line, given without the program's name, and returns its exit code. Never throws for wrong input. */
 export async function runCli(argv: readonly string[], surroundings: Surroundings): Promise<number> {
   let exitCode = 0;
   try {
@@ -101,13 +101,15 @@ export async function runCli(argv: readonly string[], surroundings: Surroundings
     await program.parseAsync([...argv], { from: "user" });
     return exitCode;
   } catch (error) {
-    // Commander has printed what is wrong; help and version that were asked for are no fault.
+    // Commander has already printed the error, or the help or version that the user asked for.
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
     throw error;
   }
 }
 
-/** Builds the program with the commands of some topics, and no more than the names of the others. */
+/**
+ * Builds the program. Only the topics for which `isLoaded` returns true get their commands; the others get only their names.
+ */
 export async function buildProgram(
   surroundings: Surroundings,
   isLoaded: (name: string) => boolean,
@@ -120,7 +122,7 @@ export async function buildProgram(
     .description("A local OpenAI-compatible proxy that knows what every request costs")
     .version(version)
     .exitOverride()
-    // A command that has commands of its own leaves them the options behind their name.
+    // Options after the name of a subcommand belong to that subcommand.
     .enablePositionalOptions()
     .configureOutput({
       writeOut: (text) => io.stdout.write(text),

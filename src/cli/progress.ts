@@ -4,13 +4,13 @@ import type { Io } from "./io.ts";
 const barWidth = 30;
 
 export interface Progress {
-  /** Told a share from 0 to 1. */
+  /** Shows a share from 0 to 1. */
   readonly show: (share: number) => void;
-  /** Takes the bar away. */
+  /** Removes the bar. */
   readonly end: () => void;
 }
 
-/** A bar on stderr that moves with the share that is `done` ("copied"), on a terminal only. */
+/** Shows a progress bar on stderr if that is a terminal. `done` is the word after the percentage, such as "copied". */
 export function progress(io: Io, done: string, isWanted = true): Progress {
   let shown = "";
   const isShown = (io.isErrorTTY ?? io.isTTY) && isWanted;
@@ -29,8 +29,8 @@ export function progress(io: Io, done: string, isWanted = true): Progress {
 }
 
 /**
- * Parts of charges as they come, oldest first, with a bar of how far in time they are. Where they go to this very
- * terminal there is none: the lines show it.
+ * Yields the parts unchanged and shows a bar of their progress in time. Parts must be in order, oldest first. No bar is shown
+ * if the output itself goes to the terminal.
  */
 export async function* withProgress(
   io: Io,

@@ -7,7 +7,7 @@ import { printLine } from "./io.ts";
 import { printRows, right } from "./table.ts";
 import type { LedgerTools } from "./tools.ts";
 
-/** Proxies that share a ledger in PostgreSQL. */
+/** Lists the proxies that share a ledger in PostgreSQL. */
 export const commands = [
   command("proxies list", {
     summary: "list the proxies that are alive or left open holds, with the amounts held",

@@ -45,7 +45,7 @@ export const commands = [
   }),
 ];
 
-/** Nothing is explained from price files that cannot be read. */
+/** Explains a difference by groups of the price files. Returns none if the files cannot be read. */
 async function explanations({ io, prices, ledger, settings }: LedgerTools, found: Reconciliation) {
   if (found.agrees) return [];
   const loading = await loadPrices(prices, settings.pricing.folder);
@@ -143,7 +143,7 @@ function print(io: Io, found: ReconciliationJson): void {
   io.stdout.write(`${bold(io, verdict(found))}\n`);
 }
 
-/** "1.0001, between 0.9998 and 1.0004" */
+/** Formats a factor with its bounds: "1.0001, between 0.9998 and 1.0004". */
 function factorText(factor: ReconciliationJson["factor"]): string | null {
   if (factor === null) return null;
   const { value, from, to } = factor;
@@ -170,7 +170,7 @@ function textOf(texts: Readonly<Record<string, string>>, kind: string): string {
   return texts[kind] ?? kind;
 }
 
-/** One sentence, and where it is bad what to look for. */
+/** Writes the verdict as one sentence. A negative verdict names likely causes. */
 function verdict({ ok, difference_usd, left_out, requests }: ReconciliationJson): string {
   const rest = left_out.length === 0 ? "" : ", as far as it can be compared";
   if (ok)

@@ -71,7 +71,7 @@ export const commands = [
   }),
 ];
 
-/** Orders rows by a figure, the largest first. Days and hours follow each other unless another order is asked for. */
+/** Sorts rows by a figure, largest first. The default is by time if days or hours are a dimension, otherwise by cost. */
 function sorted<R extends FiguresJson>(
   rows: readonly R[],
   by: readonly ReportDimension[],
@@ -105,7 +105,7 @@ function print(io: Io, report: ReportJson, format: ReportFormat, rows: readonly 
 }
 
 function printReport(io: Io, report: ReportJson, shown: readonly ReportRowJson[]): void {
-  // Most have none: the table stays narrow.
+  // Most reports have no retries. Without that column the table stays narrow.
   const hasRetries = report.total.retries > 0;
   const inDoubt = report.total.cost_in_doubt_usd;
   const hasDoubts = inDoubt !== formatUsd(noMoney);

@@ -50,7 +50,7 @@ The exit code is the command's: 128 + n where signal n ended it, 127 where there
   }),
 ];
 
-/** Adds one more tag to those before. */
+/** Adds a tag to the previous ones. */
 function tagArgument(text: string, before: Readonly<Record<string, string>>): Record<string, string> {
   const [, name, value] = /^([^=]+)=(.+)$/.exec(text) ?? [];
   if (name === undefined || value === undefined)

@@ -6,7 +6,7 @@ import { billingErrors, type BillingError } from "../sandbox/billing-errors.ts";
 import { scenarioList } from "../sandbox/scenarios.ts";
 import { startSandbox } from "../sandbox/server.ts";
 
-/** The commands of the fake gateway, with what it can be asked to do wrong. */
+/** Runs the fake gateway. The help lists its scenarios. */
 export const commands = [
   command("sandbox", {
     options: {

@@ -1,6 +1,9 @@
 import { createInterface } from "node:readline/promises";
 
-/** Asks on the terminal. Returns true for y and yes, false for anything else, Ctrl-C and Ctrl-D; null if stdin or stderr is no terminal. */
+/**
+ * Asks a question on the terminal. Returns true for y and yes, and false for anything else, Ctrl-C and Ctrl-D. Returns null if
+ * stdin or stderr is not a terminal.
+ */
 export async function ask(question: string): Promise<boolean | null> {
   const { stdin, stderr } = process;
   if (stdin.isTTY !== true || stderr.isTTY !== true) return null;

@@ -1,10 +1,10 @@
 import { SseReader } from "../../wire/sse.ts";
 
-/** A request of the demo, as its client saw it. */
+/** Request of the demo with what its client received. */
 export interface DemoLine {
   readonly what: string;
   readonly result: string;
-  /** Farebox's id of the request; null if it was refused before it had a charge. */
+  /** Farebox's id of the request; null if the request was refused before it got a charge. */
   readonly requestId: string | null;
 }
 
@@ -33,7 +33,7 @@ const demoRequests: readonly DemoRequest[] = [
   { what: "gemini-2.5-flash, plain", model: "gemini-2.5-flash", prompt: "What is a farebox?" },
 ];
 
-/** Sends the demo's requests: plain, streamed, and one that its budget cannot pay for. */
+/** Sends the demo's requests: one plain, one streamed, and one that exceeds its budget. */
 export async function runDemoRequests(
   baseURL: string,
   keys: { readonly demo: string; readonly intern: string },

@@ -27,9 +27,12 @@ const budgets = { demo: "1.00", intern: "0.0001" } as const;
 /** The demo has no settings file. */
 const noFiles: ReadFile = () => ({ ok: false, code: "ENOENT" });
 
-/** Runs a proxy in front of the sandbox: own folder, free ports, no settings of the environment, no money. */
+/**
+ * Runs a proxy in front of the sandbox, in its own folder and on free ports. Ignores the environment's settings and costs
+ * nothing.
+ */
 export async function demo({ once }: { readonly once: boolean }, io: Io): Promise<ExitCode> {
-  // From the beginning: an interrupted demo cleans up, too.
+  // Listen for signals from the start, so that an interrupted demo also cleans up.
   const stopping = firstSignal();
   await using owned = new AsyncDisposableStack();
   const folder = await mkdtemp(join(tmpdir(), "farebox-demo-"));

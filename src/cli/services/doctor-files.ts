@@ -25,7 +25,7 @@ import {
 } from "../../reporting/doctor.ts";
 import { ledgerProblem } from "../../server/database.ts";
 
-/** Checks the ledger's file, its folder and disk. Creates nothing. */
+/** Checks the ledger's file, folder and disk. Creates nothing. */
 export async function examineFile(given: string, settings: Settings, now: number): Promise<Check[]> {
   const path = existsSync(given) ? realpathSync(given) : resolve(given);
   const folder = dirname(path);
@@ -68,7 +68,7 @@ export function zoneOf(set: string, stored: string | null): Check {
   return warning("time zone", `the ledger counts in ${stored}, the settings say ${set}`, advice);
 }
 
-/** Returns null for a folder in which a ledger can be created and written. */
+/** Checks the folder. Returns null if a ledger can be created and written there. */
 function examineFolder(folder: string): Check | null {
   if (!existsSync(folder))
     return failed("database", `there is no folder ${folder}`, "make it, or name another place (FAREBOX_DATABASE)");
@@ -89,7 +89,7 @@ function diskOf(folder: string): Check {
   return judgeDisk(bavail * bsize, folder);
 }
 
-/** Returns the mounts of this process as Linux lists them; "" on other systems. */
+/** Returns Linux's list of this process's mounts; "" on other systems. */
 function mountinfo(): string {
   try {
     return readFileSync("/proc/self/mountinfo", "utf8");
@@ -106,7 +106,7 @@ export function isMountPoint(path: string, mounts: string): boolean {
 }
 
 export interface GuardedFiles {
-  /** File of the ledger; null where it is not known. */
+  /** File of the ledger; null if it is not known. */
   readonly database: string | null;
   /** Files that hold a secret. */
   readonly secrets: readonly string[];
@@ -160,7 +160,7 @@ function ledgerFiles(database: string): string[] {
     .map((other) => join(folder, other));
 }
 
-/** Returns permission bits; none for a missing file. */
+/** Returns the permission bits of a file; 0 if it is missing. */
 function modeOf(file: string): number {
   try {
     return (lstatSync(file).isSymbolicLink() ? statSync(file) : lstatSync(file)).mode & 0o777;

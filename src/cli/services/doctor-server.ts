@@ -5,7 +5,7 @@ import { ledgerProblem } from "../../server/database.ts";
 import { zoneOf } from "./doctor-files.ts";
 import { serverOf } from "../../server/ledger.ts";
 
-/** Checks the ledger's server. Creates nothing. */
+/** Checks the database server of the ledger. Creates nothing. */
 export async function examineServer(
   database: DatabaseSetting & { readonly kind: "postgres" },
   settings: Settings,

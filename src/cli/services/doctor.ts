@@ -33,7 +33,7 @@ import { examineFile, examinePermissions } from "./doctor-files.ts";
 import { examineServer } from "./doctor-server.ts";
 import { shippedPrices } from "../../server/package.ts";
 
-/** Time to answer a person who waits. Milliseconds. */
+/** Longest wait for the gateway's answer, in milliseconds. Short, because a person waits for it. */
 const gatewayPatienceMs = 15_000;
 const portPatienceMs = 2_000;
 
@@ -46,7 +46,7 @@ interface DoctorInput {
 
 type Report = (check: Check) => void;
 
-/** Checks everything that `serve` needs, one after the other. A failed check does not stop the others. */
+/** Checks everything that `serve` needs, in order. A failed check does not stop the others. */
 export async function examine(subject: DoctorInput, clock: Clock, report: Report): Promise<void> {
   await guarded("settings", report, async () => await examineSettings(subject));
   await within(
@@ -83,7 +83,7 @@ export async function examine(subject: DoctorInput, clock: Clock, report: Report
   );
 }
 
-/** Reports the checks of a part, or the error of the part itself. */
+/** Reports the checks of one part. Reports the error if the part throws. */
 async function guarded(name: string, report: Report, part: () => Promise<Check[]>): Promise<void> {
   try {
     for (const check of await part()) report(check);
@@ -106,7 +106,7 @@ async function within(
   });
 }
 
-/** Loads the settings of one part, even if others are wrong. */
+/** Loads the settings of one part, even if other settings are wrong. */
 function settingsOf({ flags, env, readFile }: DoctorInput, uses: readonly SettingName[]): LoadResult {
   const known = new Set([
     ...settingNames.flatMap((name) => [variableOf(name), variableOf(`${name}_file`)]),
@@ -142,7 +142,7 @@ async function examineDatabase(settings: Settings, now: number): Promise<Check[]
     : await examineServer(database, settings, now);
 }
 
-/** Checks with one request that the gateway answers, accepts the key, and has the same time. */
+/** Sends one request to check that the gateway answers and accepts the key, and that both clocks agree. */
 async function examineGateway(
   { gateway: { address, apiKey, silenceMs, engine } }: Settings,
   clock: Clock,
@@ -184,7 +184,7 @@ async function examineGateway(
 
 type Received = WholeAnswer & { readonly ok: true };
 
-/** Checks the list of models. Most gateways have no account record, but all have this list. Some show it for any key. */
+/** Checks the key by the list of models, for gateways without an account record. Some gateways return the list for any key. */
 function judgeKeyByModels(models: WholeAnswer): Check {
   const name = "gateway key";
   if (!models.ok)
@@ -260,7 +260,7 @@ async function examinePrices(settings: Settings, now: number): Promise<Check[]> 
   );
 }
 
-/** Connects without sending anything: the receiver would take it for an alert. */
+/** Connects to the webhook without a request, because the receiver would take a request for an alert. */
 async function examineWebhook({ alerts: { webhook, secret } }: Settings): Promise<Check[]> {
   const name = "alert webhook";
   if (webhook === null) return [];
@@ -277,7 +277,7 @@ async function examineWebhook({ alerts: { webhook, secret } }: Settings): Promis
   ];
 }
 
-/** Checks, by its text alone, that the gateway's callbacks can reach the public address. */
+/** Checks the public address by its text only: the gateway's callbacks must be able to reach it. */
 export function judgePublicUrl(publicUrl: string | null, gatewayOrigin: string | null): Check[] {
   const name = "public address";
   if (publicUrl === null) return [];
@@ -303,7 +303,7 @@ export function judgePublicUrl(publicUrl: string | null, gatewayOrigin: string |
   return [ok(name, `the gateway's callbacks come to ${publicUrl}`)];
 }
 
-/** Lists files that hold a secret: those that `_FILE` settings name, and the settings file if a secret is in it. */
+/** Lists files that hold a secret: those that `_FILE` settings name, and the settings file if it contains a secret. */
 function secretFiles({ env, readFile }: DoctorInput): string[] {
   const file = fileSource(env, readFile);
   const secrets = settingNames.filter((name) => settingOf(name).kind.secret);
@@ -314,7 +314,7 @@ function secretFiles({ env, readFile }: DoctorInput): string[] {
   return [...named, inFile ? file.path : undefined].filter((path) => typeof path === "string");
 }
 
-/** Checks that the port is free, or that a farebox listens there already. */
+/** Checks that the port is free or that Farebox already listens on it. */
 async function examinePort({ listen: { host, port } }: Settings): Promise<Check[]> {
   if (port === 0) return [ok("port", "any free one (0)")];
   const shownHost = host.includes(":") ? `[${host}]` : host;
@@ -336,7 +336,7 @@ async function examinePort({ listen: { host, port } }: Settings): Promise<Check[
   ];
 }
 
-/** Returns null if this process can listen there; otherwise the error's code. */
+/** Returns null if this process can listen at the address; otherwise the error's code. */
 function canListen(host: string, port: number): Promise<string | null> {
   return new Promise((resolve) => {
     const server = createServer();

@@ -5,17 +5,17 @@ export type FetchedText =
   | { readonly ok: false; readonly problem: string };
 
 export interface FetchBounds {
-  /** Time for the whole download, redirects included. Milliseconds. */
+  /** Longest time for the whole download, redirects included, in milliseconds. */
   readonly timeoutMs: number;
-  /** Size of the decompressed text. */
+  /** Largest size of the decompressed text, in bytes. */
   readonly bytesMax: number;
   readonly redirectsMax: number;
 }
 
-/** Several times the largest table. */
+/** Default bounds. The size is several times that of the largest known table. */
 export const tableBounds: FetchBounds = { timeoutMs: 60_000, bytesMax: 32 * 1024 ** 2, redirectsMax: 5 };
 
-/** Downloads a text over https, or over http from this machine; every redirect is checked like the address itself. */
+/** Downloads a text over https, or over http from this machine. Checks every redirect like the first address. */
 export async function fetchText(
   address: string,
   { timeoutMs, bytesMax, redirectsMax }: FetchBounds = tableBounds,
@@ -60,7 +60,7 @@ export async function fetchText(
   }
 }
 
-/** Returns the fault of an address to download from; null if there is none. */
+/** Returns the reason why an address must not be used for a download; null if it may be. */
 function faultOf(url: URL, mayBePlain: boolean): string | null {
   if (url.username !== "" || url.password !== "") return "must not hold a user name or password";
   if (url.protocol === "https:" || (url.protocol === "http:" && mayBePlain && isLoopback(hostOf(url.origin))))
@@ -68,7 +68,7 @@ function faultOf(url: URL, mayBePlain: boolean): string | null {
   return "must begin with https://; plain http only to this machine";
 }
 
-/** Returns undefined if there are more bytes than `bytesMax`. */
+/** Reads the body. Returns undefined if it has more than `bytesMax` bytes. */
 async function bytesOf(answer: Response, bytesMax: number): Promise<Buffer | undefined> {
   const chunks: Uint8Array[] = [];
   let size = 0;
@@ -80,7 +80,7 @@ async function bytesOf(answer: Response, bytesMax: number): Promise<Buffer | und
   return Buffer.concat(chunks);
 }
 
-/** Returns the address without a password, and without a query, which may hold a token. */
+/** Returns the address without its password and query: the query may hold a token. */
 function shownAddress(address: string): string {
   const url = new URL(address);
   return `${url.origin}${url.pathname}`;

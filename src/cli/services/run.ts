@@ -26,25 +26,25 @@ import { startServing, type Serving } from "../../server/serving.ts";
 import { userName } from "./user-name.ts";
 
 export interface RunParams {
-  /** The command and its arguments. */
+  /** Command and its arguments. */
   readonly words: readonly string[];
-  /** The name or id of the key whose session it is; null if none is named. */
+  /** Name or id of the session's key; null if none is named. */
   readonly key: string | null;
-  /** A key itself, from the environment; null for none. */
+  /** Text of a key, from the environment; null if it is not set. */
   readonly secret: string | null;
   readonly session: NewSession;
 }
 
-/** Time for the proxy to answer. Milliseconds. */
+/** Longest wait for an answer of the proxy, in milliseconds. */
 const patienceMs = 15_000;
-/** Time for requests to settle after the command has ended. Milliseconds. */
+/** Longest wait for requests to settle after the command has ended, in milliseconds. */
 const settleMs = 3_000;
 const pollEveryMs = 50;
 
 const notFound = 127;
 const notExecutable = 126;
 
-/** An error in sentences for a person. */
+/** Error whose message is shown to the user. */
 class Problem extends Error {
   readonly problems: readonly string[];
 
@@ -54,12 +54,12 @@ class Problem extends Error {
   }
 }
 
-/** A session, begun through the proxy or in the ledger. */
+/** Session of the command, begun through the proxy or in the ledger. */
 interface Session {
   readonly credential: string;
   readonly id: string;
   readonly expiresAt: string;
-  /** Reads its present sums. */
+  /** Reads the present sums of the session. */
   read(): Promise<RunSessionJson>;
   end(): Promise<unknown>;
 }
@@ -89,7 +89,7 @@ export async function runInSession(params: RunParams, settings: Settings, io: Io
   }
 }
 
-/** Returns the address of the proxy that listens where the settings say; null for none. */
+/** Returns the address of the proxy that listens at the configured address; null if none does. */
 async function findProxy({ listen: { host, port } }: Settings): Promise<string | null> {
   if (port === 0) return null;
   const name = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "[::1]" : host.includes(":") ? `[${host}]` : host;
@@ -105,7 +105,7 @@ async function findProxy({ listen: { host, port } }: Settings): Promise<string |
   throw new Problem(`what listens at ${url} is no farebox; --port says where one listens, or 0 starts one`);
 }
 
-/** Starts a proxy for this session alone, which logs only errors to stderr. */
+/** Starts a proxy for this session only. It logs only errors, to stderr. */
 async function startOwn(settings: Settings): Promise<Serving> {
   const { gateway, listen, logLevel } = settings;
   if (gateway.address === null || gateway.apiKey === null)
@@ -149,7 +149,7 @@ async function openStore(settings: Settings, clock: Clock): Promise<OpenLedger &
   throw new Error("unreachable");
 }
 
-/** Begins a session in the ledger. The key itself is not needed: a user who can open the ledger can change every key in it. */
+/** Begins a session in the ledger. The key's text is not needed: a user who can open the ledger can change every key. */
 async function beginByLedger(
   params: RunParams,
   { keys, sessions, ledger }: OpenLedger,
@@ -186,7 +186,7 @@ async function keyFor(name: string | null, keys: KeyStore, now: number): Promise
   );
 }
 
-/** Begins a session with the key itself, without access to the ledger. */
+/** Begins a session through the proxy with the key's text, without access to the ledger. */
 async function beginByKey(url: string, key: string, { session: wanted }: RunParams): Promise<Session> {
   const { budget_usd: budget, ...rest } = wanted;
   const body = { ...rest, ...(budget !== null && { budget_usd: formatUsd(budget) }) };
@@ -207,7 +207,7 @@ async function beginByKey(url: string, key: string, { session: wanted }: RunPara
 
 interface Asked {
   readonly method: string;
-  /** Path below that of the sessions. */
+  /** Path below the path of the sessions. */
   readonly path: string;
   readonly credential: string;
   readonly body?: object;
@@ -231,7 +231,7 @@ async function askProxy(url: string, { method, path, credential, body }: Asked):
   );
 }
 
-/** Throws unless the proxy knows the session: one of another ledger does not. */
+/** Throws if the proxy does not know the session: then the proxy uses another ledger. */
 async function expectKnown(url: string, session: Session, settings: Settings): Promise<void> {
   try {
     await askProxy(url, { method: "GET", path: `/${session.id}`, credential: session.credential });
@@ -253,7 +253,10 @@ interface Running {
   readonly io: Io;
 }
 
-/** Runs the command to its end. It gets the credential in its environment, and nothing else of Farebox. */
+/**
+ * Runs the command until it exits. Its environment has the proxy's address and the session's credential, but no FAREBOX_
+ * variable.
+ */
 function runProgram(words: readonly string[], { url, session, env, signals, io }: Running): Promise<number> {
   const [program = "", ...args] = words;
   const early = signals.seen;
@@ -275,31 +278,31 @@ function runProgram(words: readonly string[], { url, session, env, signals, io }
           OPENAI_API_KEY: session.credential,
         },
       });
-      // For a running command, an error means only that a signal could not be sent.
+      // Once the command runs, an error only means that a signal could not be sent.
       child.on("error", (error) => child.pid === undefined && failed(error));
       child.once("exit", (code, signal) => resolve(signal === null ? (code ?? 1) : codeOf(signal)));
       signals.passTo((signal) => child.kill(signal));
     } catch (error) {
-      // Node throws some errors and emits others.
+      // Node throws some errors and emits the others.
       failed(error as NodeJS.ErrnoException);
     }
   });
 }
 
-/** Returns the exit code for a signal, as in shells. */
+/** Returns the exit code that shells use for a signal. */
 function codeOf(signal: NodeJS.Signals): number {
   return 128 + constants.signals[signal];
 }
 
 /**
- * Passes signals that would end this process to the command instead. A terminal sends the signals of its keys to the
- * command too, so those are not passed: it must not get them twice.
+ * Passes signals that would end this process to the command instead. Signals from terminal keys are not passed: the terminal
+ * already sends them to the command, which must not get them twice.
  */
 class PassedSignals {
   readonly #names: readonly NodeJS.Signals[] = ["SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR2"];
   readonly #fromKeys: ReadonlySet<NodeJS.Signals>;
   #pass: ((signal: NodeJS.Signals) => void) | null = null;
-  /** First signal that came before the command was started. */
+  /** First signal that arrived before the command started. */
   seen: NodeJS.Signals | null = null;
 
   constructor({ isTTY, isErrorTTY = isTTY }: Pick<Io, "isTTY" | "isErrorTTY">) {
@@ -322,7 +325,7 @@ class PassedSignals {
   };
 }
 
-/** Ends the session, and prints its cost once its requests have settled. */
+/** Ends the session, waits until its requests have settled, and prints the cost. */
 async function endAndPrint(session: Session, io: Io): Promise<void> {
   try {
     await session.end();

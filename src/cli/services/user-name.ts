@@ -1,6 +1,9 @@
 import { userInfo } from "node:os";
 
-/** The operating system's user that runs this process; its number where it has no name, as in a container. */
+/**
+ * Returns the name of the operating system's user that runs this process. Returns the user's number if there is no name, as in
+ * some containers.
+ */
 export function userName(): string {
   try {
     return userInfo().username;
