@@ -1,13 +1,13 @@
 import type { AccountSample } from "../core/account.ts";
 
-/** Samples of the gateway's account, kept beside the ledger. They hold figures only, never a key or another secret. */
+/** Samples of the gateway's account, stored next to the charges. They contain only figures, never secrets. */
 export interface AccountSamples {
-  /** A second sample of the same instant changes nothing. False when it could not be written. */
+  /** Adds a sample, unless one of the same instant exists. Returns false if it could not be written. */
   add(sample: AccountSample): Promise<boolean>;
-  /** Those asked for in the half-open span, oldest first. */
+  /** Returns the samples requested in the half-open span, oldest first. */
   list(since: number, until: number): Promise<readonly AccountSample[]>;
-  /** The newest of all; undefined when there is none. */
+  /** Returns the newest sample; undefined if there are no samples. */
   latest(): Promise<AccountSample | undefined>;
-  /** Removes samples by when they were asked for. */
+  /** Removes samples by the time of their request. */
   remove(askedAts: readonly number[]): Promise<void>;
 }

@@ -2,14 +2,14 @@ import type { Admin } from "../core/keys.ts";
 
 export type AdminCreation = { readonly ok: true } | { readonly ok: false; readonly reason: "name_taken" };
 
-/** Tokens of the admin API. `by`: who makes the change, for the audit. */
+/** Tokens of the admin API. `by`: author of the change, for the audit. */
 export interface AdminStore {
   create(admin: Admin, by: string): Promise<AdminCreation>;
   findById(id: string): Promise<Admin | undefined>;
-  /** By name or by id. */
+  /** Finds an admin by name or id. */
   find(nameOrId: string): Promise<Admin | undefined>;
-  /** In the order of creation. */
+  /** Returns all admins in the order of creation. */
   list(): Promise<readonly Admin[]>;
-  /** Sets the instant of revocation, once; false when there is no such admin. */
+  /** Sets the instant of revocation once. Returns false if the admin does not exist. */
   revoke(id: string, at: number, by: string): Promise<boolean>;
 }

@@ -10,17 +10,17 @@ export type Encoding = "o200k_base" | "cl100k_base";
 
 /** One model at one instant, as the request path needs it. */
 export interface CatalogueModel extends ModelLimits {
-  /** Id in the catalogue. A request may have named an alias. */
+  /** Id in the catalogue. The request may name an alias instead. */
   readonly id: string;
   readonly provider: string;
   readonly group: string | null;
-  /** Names of other models whose answers the gateway bills as this one. */
+  /** Names of other models whose answers the gateway bills as this model. */
   readonly servedAs: readonly string[];
   /** Null for a known model without a price in force. */
   readonly price: PinnedPrice | null;
-  /** Unit of its rates, per million, and of its sizes. */
+  /** Unit of the model's sizes, and of its rates, which are per million. */
   readonly unit: Unit;
-  /** True if its rates apply to the image endpoints only. */
+  /** True if the model's rates apply to the image endpoints only. */
   readonly imagesOnly: boolean;
   /** The encoding to count with. */
   readonly encoding: Encoding;
@@ -28,57 +28,57 @@ export interface CatalogueModel extends ModelLimits {
   readonly tokenizerIsPublic: boolean;
   /** Factor by which `encoding` may undercount this model; 1000 if the tokenizer is public. */
   readonly errorFactor: Permille;
-  /** Form in which tools and their calls are written into its prompt. */
+  /** Form in which the model's prompt contains tools and their calls. */
   readonly promptForm: PromptForm;
   /** Rule for the tokens of an image of known size; null if it is not published. */
   readonly imageRule: ImageRule | null;
-  /** True if it may bill output tokens that the client never sees. */
+  /** True if the model may bill output tokens that the client never receives. */
   readonly reasons: boolean;
-  /** Stated output speed, for output produced but not seen before a cut. */
+  /** Stated output speed. Estimates the output that was produced but not received before a stream broke. */
   readonly tokensPerSecond: number;
   /** True if the gateway bills answers of 500, 502 or 503. */
   readonly billsServerErrors: boolean;
   /** True if `max_tool_calls` limits the calls of hosted tools in one request. */
   readonly obeysMaxToolCalls: boolean;
-  /** States if its answer comes as it is generated or may come at once. */
+  /** Indicates if the answer arrives while it is generated, or may arrive all at once. */
   readonly streams: StreamKind;
-  /** The field of a request that limits the model's output, by API; absent where it is not known. */
+  /** Request field that limits the model's output, by API; absent if unknown. */
   readonly maxOutputField: Readonly<Partial<Record<TextApi, string | undefined>>>;
 }
 
 /** One type of a model's tasks at one instant, as the request path needs it. */
 export interface CatalogueTask extends Pick<CatalogueModel, "id" | "group" | "billsServerErrors"> {
-  /** Its `task` states the priced unit. Null if no price is in force. */
+  /** Price whose `task` states the priced unit. Null if no price is in force. */
   readonly price: PinnedPrice | null;
   readonly quantity: TaskQuantity;
 }
 
-/** Number of priced units in a task; decimals as plain text. */
+/** Number of priced units in a task. Decimals are plain text. */
 export interface TaskQuantity {
-  /** The field of `input` that states it; null where it is always one. */
+  /** Field of `input` that states the number; null if the number is always 1. */
   readonly field: string | null;
-  /** Value if the request does not state the field; null if unknown. */
+  /** Number if the request does not state the field; null if unknown. */
   readonly otherwise: string | null;
-  /** Most units that the gateway makes; null if unknown. */
+  /** Largest number of units that the gateway produces; null if unknown. */
   readonly most: string | null;
 }
 
-/** A model's state from an instant on, until the next one's. The first begins before all time. */
+/** A model's state from `start` until the start of the next span. The first span starts at -Infinity. */
 export interface ModelSpan {
   readonly start: number;
   readonly model: CatalogueModel;
 }
 
-/** One model under all its names, at all times; spans ascend and cover all time. */
+/** History of one model with all its names. Spans are in ascending order and cover all time. */
 export interface ModelHistory {
   readonly id: string;
   readonly aliases: readonly string[];
   readonly spans: readonly ModelSpan[];
-  /** Task types with a price, in the order of the file; absent for none. */
+  /** Task types with a price, in the order of the file; absent if there are none. */
   readonly tasks?: readonly TaskHistory[];
 }
 
-/** The prices of one type of a model's tasks at all times; spans ascend, and before the first there is none. */
+/** Price history of one type of a model's tasks. Spans are in ascending order; no price applies before the first. */
 export interface TaskHistory {
   readonly taskType: string;
   readonly spans: readonly TaskSpan[];
@@ -86,35 +86,32 @@ export interface TaskHistory {
 
 export interface TaskSpan {
   readonly start: number;
-  /** Null for a time without a price in force. */
+  /** Null if no price is in force during the span. */
   readonly price: PinnedPrice | null;
   readonly quantity: TaskQuantity;
 }
 
-/** Reviewed prices. Lookups are synchronous and cheap: they are on the path of every request. */
+/** Reviewed prices. Lookups are synchronous and fast because every request needs them. */
 export interface Catalogue {
-  /** The model by id or alias with its price in force at the instant; undefined when unknown. */
+  /** Finds a model by id or alias, with its price in force at the instant; undefined if unknown. */
   find(model: string, at: number): CatalogueModel | undefined;
-  /** As `find`, for a text that need not be a model: never by the price of unknown models. */
+  /** Like `find`, for a text that may not be a model. Never returns the price of unknown models. */
   named(text: string, at: number): CatalogueModel | undefined;
-  /** The model's tasks of a type with their price in force at the instant; undefined when the model is unknown. */
+  /** Returns the model's tasks of a type with their price in force at the instant; undefined if the model is unknown. */
   findTask(model: string, taskType: string | null, at: number): CatalogueTask | undefined;
-  /** Returns the price files' route for a request, or for what a gateway might read it as; undefined for none. */
+  /** Returns the price files' route for a request, including paths that a gateway might treat as equal; undefined if none. */
   route(method: string, path: string): RouteMatch | undefined;
-  /** Units of a task's consumption for one USD, by the usage's type; types that are not here stay raw. */
+  /** Units of task consumption per USD, by type of usage. Consumption of types not listed here has no USD value. */
   readonly taskUnits: ReadonlyMap<string, bigint>;
-  /** All models in catalogue order, with their prices in force at the instant. */
+  /** Returns all models in catalogue order, with their prices in force at the instant. */
   list(at: number): readonly CatalogueModel[];
-  /** All models at all times, in catalogue order; the price of unknown models, where one is stated, comes last as `default`. */
+  /** Returns the histories of all models in catalogue order. The price of unknown models, if stated, is the last: `default`. */
   histories(): readonly ModelHistory[];
-  /** Digest over everything loaded: equal on two proxies with the same prices. */
+  /** Digest of all loaded data. Proxies with the same prices have the same digest. */
   readonly digest: string;
 }
 
-/**
- * Rule of a class's charged rate: stated by the gateway, this fraction of its own official rate, or the rate of another
- * class.
- */
+/** Rule for the charged rate of a class: stated by the gateway, a fraction of its official rate, or another class's rate. */
 export type RateRule =
   | { readonly kind: "stated" }
   | { readonly kind: "share"; readonly fraction: string }
@@ -126,30 +123,30 @@ export interface FileLocation {
   readonly line: number;
 }
 
-/** Origin of a model's price, for people. Not used for requests. */
+/** Origin of a model's price, for display. Not used for requests. */
 export interface PriceExplanation {
-  /** `revision`: the name without its date or number is an id or an alias. `default`: no file names it. */
+  /** `revision`: the name without its date or number is an id or alias. `default`: no file contains the name. */
   readonly foundBy: "id" | "alias" | "revision" | "default";
-  /** With the price in force at the instant. */
+  /** The model, with its price in force at the instant. */
   readonly model: CatalogueModel;
   readonly aliases: readonly string[];
   readonly place: FileLocation;
-  /** The group's fraction and where it is stated. */
+  /** The group, its fraction, and the file location that states the fraction. */
   readonly group: { readonly name: string; readonly fraction: string; readonly place: FileLocation } | null;
   /** The prices of its tasks at all times. */
   readonly tasks: readonly TaskHistory[];
-  /** Every entry of the file, ascending. */
+  /** All entries of the file, in ascending order. */
   readonly entries: readonly PriceEntry[];
-  /** Null where no price is in force. */
+  /** Null if no price is in force. */
   readonly inForce: {
     readonly entry: PriceEntry;
-    /** One a tier, ascending; empty for a price of requests. */
+    /** Rules of each tier, in ascending order; empty for a price per request. */
     readonly tiers: readonly TierRules[];
-    /** For a price of requests. */
+    /** Rule of a price per request; null for other prices. */
     readonly perRequest: RateRule | null;
-    /** By service tier, as `tiers`. */
+    /** Rules by service tier, each in the form of `tiers`. */
     readonly serviceTiers: Readonly<Record<string, readonly TierRules[]>>;
-    /** By the type of the item in an answer. */
+    /** Rules of fees, by type of the item in an answer. */
     readonly fees: Readonly<Record<string, RateRule>>;
   } | null;
 }
@@ -157,10 +154,10 @@ export interface PriceExplanation {
 export interface PriceEntry {
   /** ISO day, inclusive. */
   readonly from: string;
-  /** ISO day, exclusive; null while it has no successor. */
+  /** ISO day, exclusive; null for the last entry. */
   readonly until: string | null;
   readonly place: FileLocation;
 }
 
-/** For each class: the class whose official rate is its list rate, and why it is charged as it is. */
+/** For each class: the class whose official rate is its list rate, and the rule for its charged rate. */
 export type TierRules = Readonly<Record<TokenClass, { readonly listed: TokenClass; readonly rule: RateRule }>>;

@@ -1,10 +1,10 @@
-/** Time, handed in so that a test or the simulator can own it. */
+/** Source of time. Tests and the simulator pass their own. */
 export interface Clock {
-  /** Milliseconds since 1970 UTC; may step when the machine's clock is set. */
+  /** Returns milliseconds since 1970 UTC. May jump when the machine's clock is set. */
   now(): number;
-  /** Milliseconds with fractions from an arbitrary origin; never steps back. For durations. */
+  /** Returns milliseconds with fractions from an arbitrary origin. Never goes backwards. For durations. */
   monotonic(): number;
-  /** Calls back once after `ms` milliseconds. A timer does not keep the process alive. */
+  /** Calls back once after `ms` milliseconds. The timer does not keep the process running. */
   after(ms: number, callback: () => void): Timer;
 }
 

@@ -6,17 +6,17 @@ import type { PicoUsd } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { FinalStatus, TaskCeilings, TaskFailure } from "../core/tasks.ts";
 
-/** A request that has been answered, whatever the answer. Durations in milliseconds. */
+/** A request that has received any answer. Durations are in milliseconds. */
 export interface RequestEnded {
   readonly id: string;
   readonly route: string;
-  /** The catalogue's id, `other` for a model that it does not know; null where none was asked for. */
+  /** Id in the catalogue; `other` for an unknown model; null if the request named no model. */
   readonly model: string | null;
   readonly status: number;
   readonly stream: boolean;
   readonly durationMs: number;
   readonly firstTokenMs: number | null;
-  /** Time that Farebox itself took before the gateway was asked; null when it was not. */
+  /** Time that Farebox took before it sent the request to the gateway; null if it did not send it. */
   readonly overheadMs: number | null;
 }
 
@@ -27,7 +27,7 @@ export interface ChargedKey {
   readonly team: string | null;
 }
 
-/** A request that is held. Key and model are null where none is known. */
+/** A request with a hold. Key and model are null if unknown. */
 export interface Admission {
   readonly key: ChargedKey | null;
   readonly route: string;
@@ -52,7 +52,7 @@ export interface ChargePosted {
   readonly doubts: readonly Doubt[];
 }
 
-/** Latest answer about the gateway's account. Null is unknown, never 0. */
+/** Latest answer about the gateway's account. Null means unknown, not 0. */
 export interface AccountRead {
   readonly usd: number | null;
   readonly credits: Credits;
@@ -65,27 +65,27 @@ export interface AccountRead {
 
 /** Events of the request path for metrics. Calls return at once and never throw. */
 export interface Events {
-  /** `request` when one arrives, `stream` as well once it is known to be one; `requestEnded` ends both. */
+  /** Reports `request` when a request arrives, and `stream` when it proves to be a stream. `requestEnded` ends both. */
   requestStarted(kind: "request" | "stream"): void;
   requestEnded(event: RequestEnded): void;
   /** The first use of a key or a model starts its series at 0. */
   admitted(admission: Admission): void;
   refused(refusal: Refusal): void;
-  /** A request has fields that Farebox does not know: their paths. */
+  /** Reports the paths of request fields that Farebox does not know. */
   unknownFields(event: { readonly route: string; readonly fields: readonly string[] }): void;
-  /** A stream came at once, so that its model is marked. `model`: the catalogue's id. */
+  /** Reports a stream that arrived all at once; its model is marked. `model`: id in the catalogue. */
   streamBurst(event: { readonly model: string }): void;
-  /** A failed try to use the admin API. */
+  /** Reports a failed attempt to use the admin API. */
   adminFailed(why: AdminFailure): void;
   posted(event: ChargePosted): void;
-  /** A task was settled, with its end and the reason of a failure. `model` as in a charge. */
+  /** Reports a settled task, with its final status and the reason of a failure. `model`: as in a charge. */
   taskEnded(event: {
     readonly model: string | null;
     readonly status: FinalStatus;
     readonly failure: TaskFailure | null;
   }): void;
-  /** A ledger transaction with its duration in seconds and its number of calls. */
+  /** Reports a ledger transaction with its duration in seconds and its number of calls. */
   ledgerWrote(seconds: number, calls: number): void;
-  /** Null when there was no record. */
+  /** Reports the latest answer about the account; null if the answer was missing or not valid. */
   accountRead(account: AccountRead | null): void;
 }

@@ -1,6 +1,6 @@
 import type { LimitUse } from "../core/limits.ts";
 
-/** Proxies that share a ledger, seen from one of them. A ledger with one proxy has none. */
+/** Operations of a proxy on a shared ledger. A ledger with one proxy has no fleet. */
 export interface Fleet {
   readonly peers: Peers;
   readonly claims: JobClaims;
@@ -15,27 +15,27 @@ export interface PeerReport {
   readonly done: WorkDone;
 }
 
-/** Counts since the start. A grown count is work for the proxy that does the job. */
+/** Counts since the start. An increase means work for the proxy that does the job. */
 export interface WorkDone {
-  /** Posted charges: budgets need a check. */
+  /** Number of posted charges. An increase means that budgets need a check. */
   readonly posted: number;
-  /** Messages added to the outbox. */
+  /** Number of messages added to the outbox. */
   readonly queued: number;
-  /** Tasks to poll, new or earlier than known. */
+  /** Number of tasks that are new or need an earlier poll. */
   readonly tasks: number;
 }
 
 /** A peer, as of its last heartbeat. */
 export interface Peer {
-  /** One for each run of a proxy. */
+  /** Unique number of the proxy's run. */
   readonly epoch: number;
-  /** A name for people: where it runs. */
+  /** Host and process of the peer, for display. */
   readonly instance: string;
-  /** Null until it has sent readable data. */
+  /** Null until the peer has sent readable data. */
   readonly report: PeerReport | null;
 }
 
-/** Proxies beat about twice a second; one that is silent for some seconds is no longer live. */
+/** Live peers. Proxies send about two heartbeats per second. A proxy that is silent for some seconds is no longer live. */
 export interface Peers {
   /** Sends the result of `report` with each heartbeat. */
   publish(report: () => PeerReport): void;
@@ -53,8 +53,8 @@ export type JobName = (typeof jobNames)[number];
 
 export interface JobClaims {
   /**
-   * Claims free jobs and renews this proxy's jobs for `forMs` by the ledger's clock, from the call at the earliest.
-   * Returns its jobs; none if the ledger does not answer.
+   * Claims free jobs and renews this proxy's jobs for `forMs` by the ledger's clock, starting at the call or later.
+   * Returns this proxy's jobs; none if the ledger does not answer.
    */
   claim(jobs: readonly JobName[], forMs: number): Promise<readonly JobName[]>;
   /** Releases all jobs of this proxy, so that another need not wait. */

@@ -12,7 +12,7 @@ export interface ChangedKey {
 export interface KeyPageQuery {
   /** 1 to 1000. */
   readonly limit: number;
-  /** The id of the last key of the page before. */
+  /** Id of the last key on the previous page. */
   readonly after?: string;
   /** Only keys in this state at the instant `at`. */
   readonly state?: KeyState;
@@ -32,12 +32,12 @@ export interface KeyStore {
   findById(id: string): Promise<Key | undefined>;
   /** Finds a key by name or id. */
   find(nameOrId: string): Promise<Key | undefined>;
-  /** In the order of creation. */
+  /** Returns all keys in the order of creation. */
   list(): Promise<readonly Key[]>;
-  /** Returns a page of keys; an empty one after an unknown id. */
+  /** Returns a page of keys. The page after an unknown id is empty. */
   page(query: KeyPageQuery): Promise<KeyPage>;
-  /** Reads the key and changes the fields that `change` names in one step; undefined for an unknown key. */
+  /** Atomically reads the key and changes the fields in `change`. Returns undefined for an unknown key. */
   update(id: string, change: KeyChange, at: number, by?: string): Promise<ChangedKey | undefined>;
-  /** Sets the instant of revocation, once; false when there is no such key. */
+  /** Sets the instant of revocation once. Returns false if the key does not exist. */
   revoke(id: string, at: number, by?: string): Promise<boolean>;
 }

@@ -14,133 +14,129 @@ import type { ChargeInputs, NotRecomputed, Recomputed } from "../core/what-if.ts
 import type { RecentCursor, RecentQuery, SpendQuery, SpendRow } from "./spend.ts";
 
 /**
- * Charges of requests, from the hold to the settlement: a hold is placed, may be extended, and is then posted or voided, once.
- * Every call is idempotent by the charge's id. A promise that resolves with `ok` is durable; `unavailable` means that nothing
- * was written. Money is counted by the rules of `core/`, the same in every store; one contract suite runs against all of them.
+ * Charges of requests. A hold is placed, may be extended, and is then posted or voided once. Calls are idempotent by the
+ * charge's id. A result with `ok: true` is durable; `unavailable` means that nothing was written. Every store counts money by
+ * the rules of `core/`, and one contract suite tests all stores.
  */
 export interface Charging {
   /**
-   * Inserts a pending charge and reserves its amount in every window that applies to the caller. One transaction; only
-   * if every hard window has room. A missing window is built from its charges.
+   * Inserts a pending charge and reserves its amount in every window that applies to the caller, in one transaction.
+   * Refuses if a hard window lacks room. Builds missing windows from their charges.
    */
   hold(request: HoldRequest): Promise<HoldResult>;
-  /** Extends a pending hold by as much of `amount` as every hard window has room for, or not at all below `atLeast`. */
+  /** Extends a pending hold by the part of `amount` that fits every hard window. Refuses if that is less than `atLeast`. */
   extend(id: string, amount: PicoUsd, atLeast: PicoUsd): Promise<ExtendResult>;
   /**
-   * Settles a hold with an amount. Never refused for lack of room; a repeat returns the first result. After `recover`
-   * posted it, the first settlement corrects the charge to its amount.
+   * Settles a hold with an amount, even if windows lack room. A repeat returns the first result. If `recover` posted the
+   * hold before, the first settlement corrects the charge to its amount.
    */
   post(id: string, posting: Posting, end: ChargeEnd): Promise<SettleResult>;
-  /** Settles a hold without an amount. A repeat returns the first result, and corrects as `post` does. */
+  /** Settles a hold without an amount. Handles repeats and recovered holds like `post`. */
   void(id: string, reason: string, end: ChargeEnd): Promise<SettleResult>;
   /**
-   * Stores for two days what was written into a request with an idempotency key. Returns the first value, null for
-   * none; `written` null only reads.
+   * Stores the limit that was written into a request with an idempotency key, for two days. Returns the first stored
+   * value; null if there is none. If `written` is null, only reads.
    */
   writtenFor(idempotency: string, written: string | null, at: number): Promise<WrittenResult>;
-  /** Stores what a watched stream showed of its model; null only reads. Returns all marks. */
+  /** Stores an observation of a stream and returns the marks of all models. If `seen` is null, only reads. */
   burstMarks(seen: StreamObservation | null, at: number): Promise<BurstMarksResult>;
 }
 
 /** Budgets and their windows. */
 export interface BudgetStore {
   /**
-   * Adds a budget, or changes the one of the same scope and period, and opens its current window from the charges.
+   * Adds a budget, or changes the existing budget of the scope and period. Opens its current window from the charges.
    * `by`: author for the audit; farebox itself unless given.
    */
   setBudget(budget: Omit<Budget, "id">, at: number, by?: string): Promise<Budget>;
-  /** False when there is none of that scope and period. */
+  /** Removes a budget. Returns false if no budget has the scope and period. */
   removeBudget(scope: string, period: string, at: number, by?: string): Promise<boolean>;
-  /** All budgets, in the order of their creation. */
+  /** Returns all budgets in the order of creation. */
   budgets(): Promise<readonly Budget[]>;
-  /** Every budget's window at the instant; for `eachKey`, one for each key that has one. */
+  /** Returns the windows of all budgets at the instant; for `eachKey`, the existing windows of all keys. */
   windows(at: number): Promise<readonly BudgetWindow[]>;
   /** Returns the windows that apply to a caller at the instant, including those that no hold has opened yet. */
   windowsOf(caller: Caller, at: number): Promise<readonly BudgetWindow[]>;
   /**
-   * Returns at most `limit` windows at the instant with an alert that is not in the outbox yet. A running proxy does
-   * not compute this on the thread that answers requests.
+   * Returns at most `limit` windows at the instant with an alert that is not in the outbox yet. A running proxy uses
+   * a thread other than the one that answers requests.
    */
   windowsToAlert(at: number, limit: number): Promise<readonly BudgetWindow[]>;
 }
 
-/** Prices that charges were computed from. */
+/** Prices from which charges were computed. */
 export interface StoredPrices {
-  /** Returns the price version that charges name; undefined for an id that came with no hold. */
+  /** Returns a price version by id; undefined if no hold has stored it. */
   price(id: string): Promise<PriceVersion | undefined>;
 }
 
 /** Charges for an export. */
 export interface ChargeStream extends StoredPrices {
-  /**
-   * Reads all charges of the span in any state, oldest first, in parts. One snapshot is kept until the iteration ends.
-   */
+  /** Yields all charges of the span in any state, oldest first, in parts. Keeps one snapshot until the iteration ends. */
   stream(span: TimeSpan): AsyncIterable<readonly Charge[]>;
 }
 
-/** Queries of charges and of sums of them. */
+/** Queries of charges and of their sums. */
 export interface LedgerQueries extends ChargeStream {
   charge(id: string): Promise<Charge | undefined>;
-  /** Newest first. */
+  /** Returns a page of charges, newest first. */
   charges(query: ChargeQuery): Promise<ChargePage>;
   /**
-   * Returns matching charges among the last 5,000 written, newest first; cheap enough to poll each second. After a
-   * cursor, those written or ended since, and perhaps some that ended shortly before.
+   * Returns matching charges among the last 5,000 written, newest first. Cheap enough to poll each second. With a cursor,
+   * returns charges written or ended since the cursor, and may repeat some that ended shortly before.
    */
   recent(query: RecentQuery): Promise<{ readonly charges: readonly Charge[]; readonly cursor: RecentCursor }>;
   report(query: ReportQuery & OfSession): Promise<readonly ReportRow[]>;
-  /** Returns the consumption of posted tasks in the span in units that no price file values, by type of unit. */
+  /** Returns the consumption of the span's posted tasks, by type of unit, for units without a value in the price files. */
   rawUnits(span: TimeSpan): Promise<readonly RawUnits[]>;
   /** Returns rows ordered by time, then by names. */
   spend(query: SpendQuery): Promise<readonly SpendRow[]>;
   /**
-   * Returns a `report` from the charges themselves, with the amounts that `recompute` gives. Reads a page at a time, so
-   * it may take long and blocks nothing. A charge posted meanwhile is fully in it or not at all. `onProgress` gets the
-   * share done, from 0 to 1.
+   * Returns a `report` computed from the charges with the amounts of `recompute`. Reads one page at a time, so it blocks
+   * nothing but may take long. Counts a charge posted meanwhile completely or not at all. `onProgress` receives the
+   * completed share, from 0 to 1.
    */
   whatIf(
     query: ReportQuery,
     recompute: (charge: ChargeInputs) => Recomputed,
     onProgress?: (share: number) => void,
   ): Promise<readonly WhatIfRow[]>;
-  /** Returns the end of the last day whose charges retention turned into sums; null for none. */
+  /** Returns the end of the last day whose charges retention replaced by sums; null if there is none. */
   prunedUntil(): Promise<number | null>;
   pending(): Promise<{ readonly count: number; readonly oldestAt: number | null }>;
   /** Returns the ledger's counters since its beginning, from one snapshot; retention does not change them. */
   totals(): Promise<LedgerTotals>;
-  /** Returns corrections made in the half-open span, and those of charges that ended in it, in order. */
+  /** Returns, in order, corrections made in the half-open span and corrections of charges that ended in it. */
   corrections(since: number, until: number): Promise<readonly CorrectionMade[]>;
-  /**
-   * Returns pending holds admitted before the instant, oldest first, at most 1000, without those of tasks known to run.
-   */
+  /** Returns at most 1000 pending holds admitted before the instant, oldest first. Excludes holds of known running tasks. */
   oldHolds(before: number): Promise<readonly OldHold[]>;
 }
 
 /** Corrections, recovery and checks. */
 export interface LedgerMaintenance {
   /**
-   * Adds a correction of a posted charge: a new row, never an edit. It has the charge's time, so it changes the
-   * windows, days and reports of the charge.
+   * Corrects a posted charge by adding a row; never edits the charge. The correction has the charge's time, so it changes
+   * the windows, days and reports of the charge.
    */
   adjust(id: string, correction: Correction): Promise<AdjustResult>;
   /**
-   * Posts, as `assumed`, the pending holds whose owner no longer runs. Called only by `serve`. The hold of a task with
-   * a known id stays: the task settles it.
+   * Posts the pending holds of owners that no longer run, as `assumed`. Only `serve` calls this. Skips holds of tasks with
+   * a known id: the task settles its hold.
    */
   recover(at: number): Promise<number>;
-  /** Reports that a hold could be written now, by a durable write that changes nothing. */
+  /** Returns true if a hold could be written now. Tests this with a durable write that changes nothing. */
   isWritable(): Promise<boolean>;
   /**
-   * Compares every stored sum and amount with its charges, from one snapshot. `onProgress` gets the share of charges
-   * done, unless another thread does the work.
+   * Compares every stored sum and amount with its charges, from one snapshot. `onProgress` receives the completed share
+   * of charges, unless another thread does the work.
    */
   verify(onProgress?: (share: number) => void): Promise<Verification>;
 }
 
-/** All that a store does with charges and budgets. A user takes the part that it needs. */
+/** All operations of a store on charges and budgets. Each user of the ledger depends only on the part that it needs. */
 export interface Ledger extends Charging, BudgetStore, LedgerQueries, LedgerMaintenance {}
 
-/** Returns the prices that a charge was computed from; undefined if it has none, or one is not stored. */
+/** Returns the prices from which a charge was computed; undefined if it has no price, or a price is not stored. */
 export async function pricesOf(
   ledger: StoredPrices,
   { priceId, servedPriceId }: Pick<Charge, "priceId" | "servedPriceId">,
@@ -150,38 +146,38 @@ export async function pricesOf(
   return price === undefined || servedPrice === undefined ? undefined : { price, servedPrice };
 }
 
-/** The store cannot be reached or written (a full disk, a lost file). Nothing was changed; the message says why. */
+/** The store cannot be reached or written, such as for a full disk or a lost file. Nothing was changed. The message says why. */
 export class LedgerUnavailable extends Error {}
 
 export type { RawUnits };
 
-/** The posting half of a settlement. */
+/** Settlement with an amount. */
 export type Posting = Extract<Settlement, { kind: "post" }>;
 
 export interface HoldRequest {
   readonly id: string;
   readonly kind: HoldKind;
-  /** The admission's time, milliseconds since 1970 UTC. */
+  /** Time of the admission, in milliseconds since 1970 UTC. */
   readonly at: number;
   readonly caller: Caller;
   readonly route: string;
   readonly model: string;
   readonly group: string | null;
   readonly stream: boolean;
-  /** Stored with its canonical text no later than its first hold. */
+  /** Price of the request. Its canonical text is stored with its first hold or before. */
   readonly price: { readonly id: string; readonly canonical: string } | null;
   /** Null for a model without a price. */
   readonly amount: PicoUsd | null;
-  /** Reserved instead of `amount` if a hard budget applies: the hold then grows by `extend`. */
+  /** Amount to reserve instead of `amount` if a hard budget applies. `extend` then grows the hold. */
   readonly firstSlice?: PicoUsd;
-  /** Basis of `amount`; absent where no text is limited. */
+  /** Basis of `amount`; absent if no text is limited. */
   readonly basis?: HoldBasis | null;
   /** Output tokens that `firstSlice` covers. */
   readonly sliceTokens?: number;
-  /** False if the request could cost more than `amount`: any hard budget then refuses it. */
+  /** False if the request may cost more than `amount`. Any hard budget then refuses it. */
   readonly bounded: boolean;
   readonly tags: Readonly<Record<string, string>>;
-  /** Earlier attempts, as stated by the client's SDK: 0 for a first one, at most 1000. */
+  /** Number of earlier attempts that the client's SDK states, at most 1000; 0 for a first attempt. */
   readonly retry: number;
 }
 
@@ -211,7 +207,7 @@ export type ExtendResult =
   | { readonly ok: false; readonly reason: "no_room"; readonly shortage: Shortage }
   | { readonly ok: false; readonly reason: "not_pending" | "unavailable" };
 
-/** Known facts of the answer when a charge ends. Times and durations in milliseconds. */
+/** Known facts about the answer when a charge ends. Times and durations are in milliseconds. */
 export interface ChargeEnd {
   readonly at: number;
   readonly status: number | null;
@@ -255,7 +251,7 @@ export type AdjustResult =
   | "is_adjustment"
   /** The charge with all its corrections would cost less than 0. */
   | "below_zero"
-  /** A sum that it changes would exceed 64 bits. */
+  /** The correction would make a sum exceed 64 bits. */
   | "too_large"
   | "unavailable";
 
@@ -265,18 +261,18 @@ export interface ChargeQuery {
   readonly state?: ChargeState;
   /** Only corrections of this charge. */
   readonly adjusts?: string;
-  /** Only charges with this tag. No index helps: a rarer tag takes longer. */
+  /** Only charges with this tag. There is no index on tags, so a rare tag takes longer. */
   readonly tag?: { readonly name: string; readonly value: string };
   /** Half-open: from `since` to before `until`. */
   readonly since?: number;
   readonly until?: number;
   /** 1 to 1000. */
   readonly limit: number;
-  /** The id of the last charge of the page before. */
+  /** Id of the last charge on the previous page. */
   readonly after?: string;
 }
 
-/** Half-open, by the admission's time; milliseconds since 1970 UTC. */
+/** Half-open span of admission times, in milliseconds since 1970 UTC. */
 export interface TimeSpan {
   readonly since: number;
   readonly until: number;
@@ -288,7 +284,7 @@ export interface ChargePage {
 }
 
 export const reportDimensions = ["key", "team", "model", "group", "day", "hour"] as const;
-/** Value of the tag of this name; null for charges without it. */
+/** Dimension of a report: the value of the named tag; null for charges without that tag. */
 export type TagDimension = `tag:${string}`;
 export type ReportDimension = (typeof reportDimensions)[number] | TagDimension;
 
@@ -302,8 +298,8 @@ export function tagNameOf(dimension: TagDimension): string {
 }
 
 /**
- * Posted charges by their time of admission. Spans are rounded outwards to quarter hours, days to the time zone's days.
- * Charges that retention turned into sums have no tags.
+ * Selects posted charges by their time of admission. Spans are rounded outwards to quarter hours. Days are those of the
+ * time zone. Charges that retention replaced by sums have no tags.
  */
 export interface ReportQuery {
   readonly by: readonly ReportDimension[];
@@ -317,11 +313,11 @@ export interface OfSession {
 }
 
 export interface ReportRow {
-  /** In the order of `by`; `day` is "2026-11-20", `hour` is an ISO instant; null where there is none. */
+  /** Values in the order of `by`, null if missing. `day` is a date such as "2026-11-20"; `hour` is an ISO instant. */
   readonly dimensions: Readonly<Partial<Record<ReportDimension, string | null>>>;
   readonly requests: number;
   readonly unpricedRequests: number;
-  /** Requests that the client's SDK had sent before. */
+  /** Requests that the client's SDK sent again. */
   readonly retries: number;
   readonly tokens: TokenCounts;
   readonly cost: PicoUsd;
@@ -336,12 +332,12 @@ export interface WhatIfRow extends ReportRow {
 }
 
 export interface WhatIfSums {
-  /** Recomputed amounts, with the stored amounts of the rest. Minus the row's cost, it is the effect of the prices. */
+  /** Recomputed costs plus stored costs of other charges. Its difference from the row's cost is the effect of the prices. */
   readonly cost: PicoUsd;
   readonly listCost: PicoUsd;
   /** Charges that kept their stored amount, by reason. */
   readonly notRecomputed: Readonly<Partial<Record<NotRecomputed, RequestsAndCost>>>;
-  /** Recomputed charges without a price when they were charged, with their new cost. */
+  /** Recomputed charges that had no price originally, with their new cost. */
   readonly newlyPriced: RequestsAndCost;
 }
 
@@ -356,14 +352,14 @@ export interface OldHold {
   readonly at: number;
   readonly key: string;
   readonly amount: PicoUsd | null;
-  /** True if the proxy run that placed it is over: only the next `serve` settles it. */
+  /** True if the proxy run that placed the hold is over. Only the next `serve` settles it. */
   readonly isOrphaned: boolean;
 }
 
 export interface Difference {
   /**
-   * `task`: a task and its charge disagree about settlement. `link`: windows that a charge applies to. `carried`:
-   * requests in a carried sum.
+   * `task`: a task and its charge disagree about settlement. `link`: the windows linked to a charge differ. `carried`:
+   * the number of requests in a carried sum differs.
    */
   readonly kind: "charge" | "price" | "window" | "link" | "rollup" | "carried" | "task" | "budget";
   readonly id: string;
@@ -375,6 +371,6 @@ export interface Verification {
   readonly charges: number;
   /** At most 1000. */
   readonly differences: readonly Difference[];
-  /** Number of further differences; absent for none. */
+  /** Number of differences that are not listed; absent if all are listed. */
   readonly unlisted?: number;
 }

@@ -1,72 +1,72 @@
-/** Kind of a message. `task_webhook`: a gateway payload for the client that created the task, sealed. */
+/** Kinds of messages. `task_webhook`: an encrypted gateway payload for the client that created the task. */
 export const messageKinds = ["alert", "task_webhook"] as const;
 export type MessageKind = (typeof messageKinds)[number];
 
-/** Kinds with content of clients and the gateway: their payload is deleted once they have ended. */
+/** Kinds with content of clients or the gateway. The payload of an ended message is deleted. */
 export const privateKinds: readonly MessageKind[] = ["task_webhook"];
 
 export type MessageState =
   | "waiting"
   | "delivered"
-  /** TryResult for as long as it is worth it, or its target is gone. */
+  /** Abandoned after too many failed attempts, or because its target no longer exists. */
   | "given_up"
   /** Kept for the record without a receiver. */
   | "unsent";
 
-/** A message as it is put in. Times are milliseconds since 1970 UTC. */
+/** A message to add. Times are in milliseconds since 1970 UTC. */
 export interface NewMessage {
-  /** The receiver may get a message more than once, always with this id. */
+  /** Id that the receiver gets with every attempt. It may receive a message more than once. */
   readonly id: string;
   readonly kind: MessageKind;
-  /** Name of the receiver, never an address or a secret; null for none. Messages of one target are sent in order. */
+  /** Name of the receiver, never an address or a secret; null if there is none. Messages to one target are sent in order. */
   readonly target: string | null;
   /** Only the first message with a key is accepted. */
   readonly dedupeKey: string;
-  /** Least time for which the key is stored, beyond the message itself; null for ever. */
+  /** Earliest time at which the key may be forgotten; null for never. */
   readonly keyUntil: number | null;
-  /** Body to send; sealed for a private kind, and "" once it has ended. */
+  /** Body to send. For a private kind, it is encrypted, and "" after the message has ended. */
   readonly payload: string;
   readonly createdAt: number;
 }
 
 export interface Message extends NewMessage {
   readonly state: MessageState;
-  /** Tries that have ended. */
+  /** Number of completed attempts. */
   readonly tries: number;
-  /** Null unless it waits. */
+  /** Null unless the message is waiting. */
   readonly nextTryAt: number | null;
-  /** Null while it waits. */
+  /** Null while the message is waiting. */
   readonly endedAt: number | null;
-  /** Why the last try failed, in a few words without address or secret. */
+  /** Short reason why the last attempt failed, without address or secret. */
   readonly lastError: string | null;
 }
 
-/** Result of one attempt. */
+/** Result of one delivery attempt. */
 export type TryResult =
   | { readonly kind: "delivered"; readonly at: number }
   | { readonly kind: "failed"; readonly error: string; readonly nextTryAt: number }
   | { readonly kind: "given_up"; readonly at: number; readonly error: string };
 
 export interface DueMessages {
-  /** First waiting message of each target that is due, in order of creation. */
+  /** First waiting message of each target, if due, in the order of creation. */
   readonly messages: readonly Message[];
-  /** Time of the next attempt of the others; null where none waits. */
+  /** Time of the next attempt of the other messages; null if none is waiting. */
   readonly nextTryAt: number | null;
 }
 
 /**
- * Outgoing messages, stored until they are delivered or abandoned. Only one proxy of a ledger delivers. A promise that
- * resolves with true, or with ids, is durable.
+ * Outgoing messages, stored until they are delivered or abandoned. Only one proxy of a ledger delivers messages. A result
+ * of true, or of ids, is durable.
  */
 export interface Outbox {
   /**
-   * Adds at most 200 messages in one transaction, without those with a known key. Returns the new ids; undefined when
-   * nothing could be written.
+   * Adds at most 200 messages in one transaction. Skips messages with a known key. Returns the ids of added messages;
+   * undefined if nothing could be written.
    */
   put(messages: readonly NewMessage[]): Promise<readonly string[] | undefined>;
   /**
-   * Returns at most `limit` due messages, without the targets `except`. A time further ahead than `pauseMsMax` counts
-   * as due: the clock was set back.
+   * Returns at most `limit` due messages, except those to the targets `except`. A message scheduled more than
+   * `pauseMsMax` ahead is due, because the clock was set back.
    */
   due(query: {
     readonly now: number;
@@ -74,19 +74,19 @@ export interface Outbox {
     readonly limit: number;
     readonly pauseMsMax: number;
   }): Promise<DueMessages>;
-  /** Stores the result of an attempt; ignores a message that does not wait. False when it could not be written. */
+  /** Stores the result of an attempt. Ignores a message that is not waiting. Returns false if it could not be written. */
   tried(id: string, tried: TryResult): Promise<boolean>;
   /** Returns the number of waiting messages. */
   waiting(): Promise<number>;
-  /** Newest first, at most `limit` (1 to 1001), those before the message `after`; none where that is not known. */
+  /** Returns at most `limit` (1 to 1001) messages older than `after`, newest first. Returns none if `after` is unknown. */
   list(query: {
     readonly kind: MessageKind;
     readonly limit: number;
     readonly after?: string;
   }): Promise<readonly Message[]>;
   /**
-   * Removes some messages that ended before the instant and whose key is no longer needed at `now`. Returns their
-   * number, 0 when all are gone.
+   * Removes some messages that ended before the instant and whose key is not needed at `now`. Returns the number of
+   * removed messages; 0 if none are left.
    */
   remove(endedBefore: number, now: number): Promise<number>;
 }

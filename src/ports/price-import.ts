@@ -1,35 +1,35 @@
-/** Other projects' tables of prices that can be read. */
+/** Price tables of other projects that can be imported. */
 export const priceTables = ["genai-prices", "litellm"] as const;
 export type PriceTableName = (typeof priceTables)[number];
 
-/** One table as it was read from a file or an address. */
+/** Text of a table from a file or an address. */
 export interface PriceTableText {
-  /** Its name for messages: a path, or an address. */
+  /** Name for messages: a path or an address. */
   readonly file: string;
   readonly text: string;
 }
 
 export interface PriceImportParams {
-  /** At least one. Where several state a price, those of its classes on which they differ are not taken. */
+  /** At least one table. If several tables state a price, classes on which they differ are skipped. */
   readonly tables: readonly PriceTableText[];
-  /** The format of all of them; null to tell it from each table. */
+  /** Format of all tables; null to detect the format of each table. */
   readonly from: PriceTableName | null;
   /** ISO days. */
   readonly fromDate: string;
   readonly today: string;
-  /** As the tables name them; null for the families that price files name. */
+  /** Providers by their names in the tables; null for the families that the price files name. */
   readonly providers: readonly string[] | null;
   /** Patterns; null for all. */
   readonly models: readonly string[] | null;
   /** Applies to new models only. */
   readonly group: string;
-  /** True to propose models that no price file names. */
+  /** True to propose models that are in no price file. */
   readonly withNew: boolean;
 }
 
 export type PriceImportResult =
   | { readonly ok: true; readonly imported: PriceImport }
-  /** One line each; `usage` where a flag is at fault. */
+  /** Each problem is one line. `usage`: true if a flag is wrong. */
   | { readonly ok: false; readonly problems: readonly string[]; readonly usage: boolean };
 
 export interface PriceImport {
@@ -37,13 +37,13 @@ export interface PriceImport {
     readonly model: string;
     readonly kind: "new" | "changed";
     readonly provider: string;
-    /** The user's own file that states the model, to which its entries are added. */
+    /** The user's file that contains the model. Its entries are added to this file. */
     readonly added_to: string | null;
-    /** The user's folder states the model in a form that only a person can add entries to. */
+    /** Set if the user's folder contains the model in a form that can only be edited by hand. */
     readonly by_hand: { readonly file: string; readonly line: number } | null;
     readonly entries: readonly {
       readonly from: string;
-      /** USD per 1M tokens, or for one request; null where there is none. */
+      /** USD per 1M tokens, or per request; null for no rate. */
       readonly changes: readonly {
         readonly class: string;
         readonly before: string | null;
@@ -55,11 +55,11 @@ export interface PriceImport {
   /** Rates and fees on which the tables differ, by the table's name. */
   readonly differing: readonly PriceDifference[];
   readonly left_out: readonly { readonly model: string; readonly why: string }[];
-  /** A name for the new file. */
+  /** Suggested name of the new file. */
   readonly name: string;
-  /** The new price file; empty where it would hold nothing. */
+  /** Text of the new price file; empty if it would contain nothing. */
   readonly yaml: string;
-  /** Own files with their new text. */
+  /** The user's files with their new text. */
   readonly edited: readonly EditedFile[];
 }
 
@@ -75,7 +75,7 @@ export interface EditedFile {
   readonly after: string;
 }
 
-/** Both tables agree, and the price files do not: `ours` is null where they state nothing. */
+/** Price on which both tables agree and the price files differ. `ours` is null if the price files do not state it. */
 export interface PriceCheckFault {
   readonly model: string;
   readonly class: string;

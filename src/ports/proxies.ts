@@ -1,50 +1,48 @@
 import type { PicoUsd } from "../core/money.ts";
 
-/**
- * `live`: it sends heartbeats. `silent`: it sends none, and has not been ended. `ended`: it has ended with open holds.
- */
+/** `live`: sends heartbeats. `silent`: sends no heartbeats, but has not been ended. `ended`: has ended with open holds. */
 export type ProxyState = "live" | "silent" | "ended";
 
-/** One run of a proxy on a ledger that several share. */
+/** One run of a proxy on a shared ledger. */
 export interface ProxyRun {
-  /** Unique among all runs; a proxy that starts again, or wakes after it was ended, is another run. */
+  /** Unique number. A proxy that restarts, or continues after it was ended, gets a new run. */
   readonly run: number;
   /** Host and process. */
   readonly name: string;
-  /** Null where it is not known yet. */
+  /** Null until it is known. */
   readonly version: string | null;
   readonly state: ProxyState;
   /** Milliseconds since 1970 UTC. */
   readonly startedAt: number;
-  /** Since its last heartbeat, by the ledger's clock. Milliseconds. */
+  /** Time since the last heartbeat by the ledger's clock, in milliseconds. */
   readonly silentMs: number;
-  /** Open holds that end with it, and their sum. Those of known tasks are not among them: any proxy follows a task. */
+  /** Number of open holds that end with the run. Excludes holds of known tasks, which any proxy can poll. */
   readonly holds: number;
   readonly held: PicoUsd;
-  /** Budget windows in which it has a lease. */
+  /** Number of budget windows in which the run has a lease. */
   readonly leases: number;
 }
 
 export type ProxyEnding =
-  /** Those that were ended, as they were before: their holds are posted as `assumed`. */
+  /** The ended runs, in their state before the end. Their holds are posted as `assumed`. */
   | { readonly ok: true; readonly ended: readonly ProxyRun[] }
   | { readonly ok: false; readonly reason: "unknown" }
-  /** All of that name beat. */
+  /** All runs of the name send heartbeats. */
   | { readonly ok: false; readonly reason: "live"; readonly silentMs: number };
 
 /** The proxies of a shared ledger, for its administrator. */
 export interface ProxyRuns {
-  /** Those that have not ended, and those that left holds open; oldest first. */
+  /** Returns the runs that have not ended or have open holds, oldest first. */
   list(): Promise<readonly ProxyRun[]>;
   /**
-   * Ends the runs of a name, or the run of a number, that do not beat: posts their open holds and gives back their leases. What
-   * such a proxy settles later becomes a correction.
+   * Ends runs, given by name or number, that send no heartbeats. Posts their open holds and returns their leases. If such
+   * a proxy settles a charge later, the settlement becomes a correction.
    */
   end(nameOrRun: string, at: number, by: string): Promise<ProxyEnding>;
 }
 
 /**
- * Longest silence of a live proxy, in milliseconds. It sends heartbeats twice a second; a longer silence makes it
- * `silent`, not yet dead.
+ * Longest silence of a live proxy, in milliseconds. Proxies send heartbeats twice a second. A proxy that is silent for
+ * longer is `silent`, but not dead yet.
  */
 export const liveMs = 5_000;

@@ -1,9 +1,9 @@
 /** Encrypts texts with a key derived from the gateway's key, so that the database alone does not reveal them. */
 export interface Seal {
-  /** `purpose`: what it is and whose; it must be opened as the same. */
+  /** Encrypts a text. `purpose`: what the text is and whose; `open` needs the same purpose. */
   close(text: Uint8Array, purpose: string): string;
-  /** Undefined for what was closed with another key or for another purpose, or was changed since. */
+  /** Decrypts a text; undefined if the key or purpose differs, or the sealed text was changed. */
   open(sealed: string, purpose: string): Buffer | undefined;
-  /** A name for a text that tells nothing of it to who has not the key: the same for the same text. 32 hexadecimal digits. */
+  /** Returns 32 hexadecimal digits, equal for equal texts. They reveal nothing about the text without the key. */
   nameOf(text: string): string;
 }

@@ -3,22 +3,19 @@ import type { PicoUsd } from "../core/money.ts";
 export const spendDimensions = ["key", "team", "model", "group"] as const;
 export type SpendDimension = (typeof spendDimensions)[number];
 
-/**
- * What was spent over time, from the rollups alone: posted charges by their admission's time. Cheaper than a report, which says
- * more of each row.
- */
+/** Selects the spend over time of posted charges by time of admission. Reads only the rollups, so it is cheaper than a report. */
 export interface SpendQuery {
   readonly by: readonly SpendDimension[];
   /**
-   * `day`: one row for each day of the time zone. `hour`: one for each 60 minutes from `since` on. `all`: one for the span.
-   * Half-open; edges are whole quarter hours, and for days their beginnings.
+   * `day`: a row per day of the time zone. `hour`: a row per 60 minutes, counted from `since`. `all`: a row for the span.
+   * The span is half-open. Its edges are whole quarter hours; for `day`, they are starts of days.
    */
   readonly each: "day" | "hour" | "all";
   readonly since: number;
   readonly until: number;
-  /** Only of this key's id. */
+  /** Only charges of the key with this id. */
   readonly key?: string;
-  /** The names of the first dimension that are told apart; all others are one, `otherNames`. */
+  /** Names of the first dimension to list separately. All other names are combined into `otherNames`. */
   readonly apart?: readonly (string | null)[];
 }
 
@@ -26,9 +23,9 @@ export interface SpendQuery {
 export const otherNames = "\0others";
 
 export interface SpendRow {
-  /** Start of its day or hour; `since` for the whole span. */
+  /** Start of the row's day or hour; `since` for the whole span. */
   readonly start: number;
-  /** In the order of `by`; null where there is none. */
+  /** Names in the order of `by`; null if missing. */
   readonly names: readonly (string | null)[];
   readonly requests: number;
   readonly unpricedRequests: number;

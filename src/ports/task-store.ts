@@ -4,11 +4,11 @@ import type { TaskInputs } from "../core/task-settlement.ts";
 import type { ChargeEnd, SettleResult } from "./ledger.ts";
 
 /**
- * Tasks with the charges that pay for them, in the ledger's own transactions. `bind` and `end` are retried until they
- * are written; a promise that resolves with `ok` is durable.
+ * Tasks and the charges that pay for them, written in the ledger's transactions. The store retries `bind` and `end` until
+ * they are written. A result with `ok: true` is durable.
  */
 export interface TaskStore {
-  /** Stores which task a pending charge pays for. Idempotent by the charge. */
+  /** Binds a task to the pending charge that pays for it. Idempotent by the charge. */
   bind(task: NewTask): Promise<BindResult>;
   find(taskId: string): Promise<Task | undefined>;
   /** Returns the task that a charge pays for; undefined while it is not bound. */
@@ -16,21 +16,21 @@ export interface TaskStore {
   /** Stores a running task's record; ignores a settled task. False if it could not be written. */
   observe(taskId: string, observation: TaskObservation): Promise<boolean>;
   /**
-   * Posts or voids the task's charge and ends the task, in one transaction. A repeat returns the first result and
-   * changes nothing. Never refused for lack of room.
+   * Posts or voids the task's charge and ends the task, in one transaction, even if windows lack room. A repeat returns
+   * the first result and changes nothing.
    */
   end(task: Pick<Task, "taskId" | "charge">, ending: TaskEnding): Promise<SettleResult>;
-  /** Returns tasks to poll, longest due first, and the time of the next one. */
+  /** Returns tasks to poll, longest overdue first, and the time of the next poll. */
   due(query: DueQuery): Promise<DueTasks>;
   /** Returns the number of unsettled tasks. */
   running(): Promise<number>;
-  /** Returns tasks that run at the gateway, without completed ones that are polled for their consumption. */
+  /** Returns tasks that run at the gateway. Excludes completed tasks that are polled only for their consumption. */
   runningTasks(): Promise<readonly Pick<Task, "charge" | "model" | "taskType">[]>;
-  /** Newest first. */
+  /** Returns a page of tasks, newest first. */
   list(query: TaskQuery): Promise<TaskPage>;
 }
 
-/** A task as it is bound; it is not settled yet. */
+/** A task to bind. It is not settled yet. */
 export type NewTask = Pick<
   Task,
   "taskId" | "charge" | "key" | "model" | "taskType" | "status" | "createdAt" | "startedAt" | "deadlineAt" | "quantity"
@@ -38,7 +38,7 @@ export type NewTask = Pick<
 
 export type BindResult =
   | { readonly ok: true }
-  /** `taken`: another charge pays for this task. `no_such_charge`: there is no such pending charge of a task. */
+  /** `taken`: another charge pays for this task. `no_such_charge`: no pending charge of a task has this id. */
   | { readonly ok: false; readonly reason: "taken" | "no_such_charge" | "unavailable" };
 
 /** State of a running task, by its record. */
@@ -55,7 +55,7 @@ export interface TaskEnding {
   readonly end: ChargeEnd;
   readonly status: FinalStatus;
   readonly startedAt: number | null;
-  /** As the gateway states it. */
+  /** End that the gateway states. */
   readonly endedAt: number | null;
   readonly failure: TaskFailure | null;
   readonly inputs: TaskInputs;
@@ -64,7 +64,7 @@ export interface TaskEnding {
 export interface DueQuery {
   readonly now: number;
   readonly limit: number;
-  /** Longest valid pause: a later poll was set by a clock that has since stepped back, so it is due. */
+  /** Longest valid pause. A later poll is due, because the clock was set back after it was scheduled. */
   readonly pauseMsMax: number;
   /** Tasks that are being polled. */
   readonly except: readonly string[];
@@ -72,7 +72,7 @@ export interface DueQuery {
 
 export interface DueTasks {
   readonly tasks: readonly Task[];
-  /** Time at which the first of the others is due; null for none. */
+  /** Time at which the next of the other tasks is due; null if there are none. */
   readonly nextPollAt: number | null;
 }
 
@@ -81,7 +81,7 @@ export interface TaskQuery {
   readonly running?: boolean;
   /** 1 to 1000. */
   readonly limit: number;
-  /** The id of the last task of the page before. */
+  /** Id of the last task on the previous page. */
   readonly after?: string;
 }
 

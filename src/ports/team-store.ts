@@ -10,7 +10,7 @@ export interface ChangedTeam {
 export type TeamRemoval =
   | { readonly ok: true; readonly before: Team }
   | { readonly ok: false; readonly reason: "no_such_team" }
-  /** Names of live keys in the team, and scopes of its budgets. */
+  /** `keys`: names of live keys in the team. `budgets`: scopes of the team's budgets. */
   | {
       readonly ok: false;
       readonly reason: "in_use";
@@ -18,15 +18,15 @@ export type TeamRemoval =
       readonly budgets: readonly string[];
     };
 
-/** Teams; KeyStore also creates one for the first key that names it. */
+/** Teams. KeyStore also creates a team if a key names a missing one. */
 export interface TeamStore {
   /** `by`, here and below: author for the audit; farebox itself unless given. */
   create(team: Team, by?: string): Promise<TeamCreation>;
   find(name: string): Promise<Team | undefined>;
-  /** In the order of creation. */
+  /** Returns all teams in the order of creation. */
   list(): Promise<readonly Team[]>;
-  /** Reads the team and changes the fields that `change` names in one step; undefined for an unknown team. */
+  /** Atomically reads the team and changes the fields in `change`. Returns undefined for an unknown team. */
   update(name: string, change: TeamChange, at: number, by?: string): Promise<ChangedTeam | undefined>;
-  /** Removes the team, unless a budget or a key that is live at this instant names it. Checks in the same step. */
+  /** Atomically removes the team, unless a budget, or a key that is live at the instant, names it. */
   remove(name: string, at: number, by?: string): Promise<TeamRemoval>;
 }

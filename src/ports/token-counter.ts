@@ -1,7 +1,7 @@
 import type { ChatText, PromptForm } from "../core/prompt-text.ts";
 import type { Encoding } from "./catalogue.ts";
 
-/** Result of a count. Counts beyond a bound are refused rather than queued. */
+/** Result of a count. `busy`: too many counts are in progress, so this count is refused instead of queued. */
 export type TokenCount =
   | { readonly ok: true; readonly tokens: number }
   | { readonly ok: false; readonly reason: "busy" };
@@ -9,13 +9,13 @@ export type TokenCount =
 export type { ChatText };
 
 /**
- * Counts tokens with the public tokenizers, in bounded time for any text; long texts on a worker thread. With `atMost` it stops
- * there: a longer text counts as that many.
+ * Counts tokens with the public tokenizers, in bounded time for any text. Long texts are counted on a worker thread. A count
+ * stops at `atMost` and returns that number.
  */
 export interface TokenCounter {
-  /** Texts one by one, summed. */
+  /** Counts each text and returns the sum. */
   countTexts(texts: readonly string[], encoding: Encoding, atMost?: number): Promise<TokenCount>;
   countText(text: string, encoding: Encoding, atMost?: number): Promise<TokenCount>;
-  /** Texts, plus what the chat template makes of messages, tools, their calls and a schema; images are not counted. */
+  /** Counts texts, and the tokens that the chat template adds for messages, tools, tool calls and a schema. Omits images. */
   countChat(chat: ChatText, encoding: Encoding, atMost?: number, form?: PromptForm): Promise<TokenCount>;
 }

@@ -2,7 +2,7 @@ import type { AddressRule } from "../core/addresses.ts";
 
 export interface WebhookRequest {
   readonly url: string;
-  /** Restriction on the destination, checked against the address actually connected to. */
+  /** Rule for the destination, checked against the address of the actual connection. */
   readonly rule: AddressRule;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
@@ -10,17 +10,17 @@ export interface WebhookRequest {
 
 export type SendResult =
   | { readonly ok: true }
-  /** `error`: a few words without address or secret. `retryAfterMs`: what the receiver asked for; null where it did not. */
+  /** `error`: a few words without address or secret. `retryAfterMs`: pause that the receiver requested; null if none. */
   | { readonly ok: false; readonly error: string; readonly retryAfterMs: number | null };
 
 /** Sends one webhook. Follows no redirect and discards the response body. */
 export interface WebhookSender extends AsyncDisposable {
-  /** Takes 10 s at most and never rejects; undefined when it was broken off by the sender's disposal. */
+  /** Sends a webhook within 10 s and never rejects. Returns undefined if disposal of the sender interrupts it. */
   send(request: WebhookRequest): Promise<SendResult | undefined>;
 }
 
 /**
- * Returns why webhooks may not be sent to an address, in words that follow its name; null if they may. Takes at most 2
- * s and never rejects.
+ * Returns why webhooks may not be sent to an address, as words that follow its name; null if they may. Takes at most
+ * 2 s and never rejects.
  */
 export type JudgeEndpoint = (endpoint: string) => Promise<string | null>;
