@@ -76,7 +76,7 @@ interface Declaration<P extends unknown[], O, L, R> {
   readonly print?: (io: Io, value: Success<R>, options: Given<O>) => void;
   /** Returns notes for stderr, written after `print` or the JSON. */
   readonly notes?: (value: Success<R>, io: Io, options: Given<O>) => readonly string[];
-  /** The exit code of a success; 0 unless given. */
+  /** Returns the exit code of a success. Default: 0. */
   readonly code?: (value: Success<R>) => ExitCode;
 }
 

@@ -3,7 +3,8 @@ import type { Flags } from "../config/sources.ts";
 import { flagOf, settingNames, settingOf, variableOf, type SettingName } from "../config/table.ts";
 
 /**
- * Gives a command a flag for each of these settings (all, unless named). Secrets have none; help tells how they are given.
+ * Adds a flag to the command for each of these settings; all settings by default. Secrets get no flag; the help explains how to
+ * give them.
  */
 export function addSettingFlags(command: Command, names: readonly SettingName[] = settingNames): Command {
   const secrets: SettingName[] = [];
@@ -29,15 +30,15 @@ export function addSettingFlags(command: Command, names: readonly SettingName[] 
   return command;
 }
 
-/** The heading of these flags in a command's help; by it they are told from its own options. */
+/** Heading of these flags in a command's help. It distinguishes them from the command's own options. */
 export const settingFlagsHeading = "Settings:";
 
-/** A flag that may stand alone, which means 1. */
+/** Returns true for a flag whose value may be omitted, which means 1. */
 function isSwitch(name: SettingName): boolean {
   return settingOf(name).kind.placeholder === "1|0";
 }
 
-/** The settings among a command's flags, ready for `loadSettings`. */
+/** Returns the settings that were given as flags, for `loadSettings`. */
 export function settingFlagsOf(command: Command): Flags {
   const flags: Partial<Record<SettingName, string>> = {};
   for (const name of settingNames) {

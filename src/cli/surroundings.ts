@@ -6,7 +6,7 @@ import { startWatching } from "../server/watching.ts";
 import { systemClock } from "../platform/clock.ts";
 import type { Surroundings } from "./tools.ts";
 
-/** The surroundings of commands in this process. A service is loaded when a command first uses it. */
+/** Surroundings of commands in this process. Each service is loaded when a command first uses it. */
 export const ownSurroundings: Omit<Surroundings, "io" | "env" | "readFile"> = {
   version: packageVersion(),
   clock: systemClock(),

@@ -4,29 +4,31 @@ import { bold, styled, visible, type Io } from "./io.ts";
 
 export interface Column {
   readonly title: string;
-  /** Figures are aligned to the right. */
+  /** Aligns figures to the right. */
   readonly align?: "right";
-  /** On a terminal without room for all columns: left out, or cut. */
+  /** Drops the column or cuts its texts on a terminal that is too narrow. */
   readonly narrow?: "drop" | "cut";
 }
 
 export type TableCell = string | number | null;
 
-/** Bars drawn behind a table's rows if the terminal has room: one for each of the first rows, as a part of the widest. */
+/**
+ * Values of the bars to the right of a table, one for each of the first rows. Each bar is drawn relative to the largest value.
+ */
 export type Chart = readonly PicoUsd[];
 
-/** Spaces between columns. */
+/** Number of spaces between columns. */
 const gap = 2;
-/** A text that is cut keeps so much. */
+/** Smallest width of a cut column, in characters. */
 const cutWidthMin = 8;
 
-/** A chart narrower than this says nothing; a wider one than that says no more. */
+/** Widths of a chart in characters. Narrower bars cannot be compared; wider bars add nothing. */
 const chartWidths = { min: 6, max: 30 };
 
-/** A column of figures. */
+/** Returns a column of figures. */
 export const figures = (title: string): Column => ({ title, align: "right" });
 
-/** A table: aligned under bold titles on a terminal, tab-separated lines elsewhere. Null is shown as a dash. */
+/** Prints a table, aligned under bold titles on a terminal and tab-separated elsewhere. Shows null as a dash. */
 export function printTable(
   io: Io,
   titled: readonly (string | Column)[],
@@ -66,12 +68,12 @@ type RowColumn<R> = CellOf<R> | (Omit<Column, "title"> & { readonly cell: CellOf
 /** Columns by their titles. */
 export type RowColumns<R> = Readonly<Record<string, RowColumn<R>>>;
 
-/** A column of figures for `printRows`. */
+/** Returns a column of figures for `printRows`. */
 export function right<R>(cell: CellOf<R>, more: Pick<Column, "narrow"> = {}) {
   return { ...more, align: "right", cell } as const;
 }
 
-/** Prints a table with a row for each thing, by its columns with their titles. */
+/** Prints a table with one row for each item. */
 export function printRows<R>(io: Io, rows: readonly R[], columns: RowColumns<R>, chart: Chart = []): void {
   const shown = Object.entries(columns).map(([title, column]) =>
     typeof column === "function" ? { title, cell: column } : { title, ...column },
@@ -89,7 +91,7 @@ interface ShownColumn extends Column {
   readonly width: number;
 }
 
-/** The columns that a terminal has room for, with their widths: first some are left out, the last one first, then texts are cut. */
+/** Fits columns into a terminal's width: first drops columns, the last one first, then cuts texts. */
 function fitted(columns: readonly Column[], lines: readonly (readonly string[])[], room: number): ShownColumn[] {
   let shown = columns.map((column, index) => ({
     ...column,
@@ -115,14 +117,14 @@ function cut(text: string, width: number): string {
 function barsOf(io: Io, chart: Chart, tableWidth: number): string[] {
   const width = Math.min(chartWidths.max, (io.columns ?? 80) - tableWidth);
   const widest = chart.reduce(larger, noMoney);
-  // One bar is always the widest.
+  // A single bar would always be as wide as the chart.
   if (chart.length < 2 || width < chartWidths.min) return [];
   return chart.map((part) => chartBar(part, widest, width, isUnicode(io.env)));
 }
 
 export type Field = readonly [name: string, value: TableCell | boolean];
 
-/** Names and values below each other, for one thing. */
+/** Prints the names and values of one object, one pair per line. */
 export function printFields(io: Io, fields: readonly Field[]): void {
   const width = io.isTTY ? Math.max(...fields.map(([name]) => name.length)) : 0;
   const gap = io.isTTY ? "  " : "\t";

@@ -19,7 +19,7 @@ import type { startWatching } from "../server/watching.ts";
 import { note, refusal, type Io, type Refusal } from "./io.ts";
 import { settingFlagsOf } from "./setting-flags.ts";
 
-/** The surroundings of a command line. Tests bring their own. */
+/** Surroundings of a command line. Tests pass their own. */
 export interface Surroundings {
   readonly io: Io;
   readonly env: Environment;
@@ -27,10 +27,10 @@ export interface Surroundings {
   /** Farebox's own version. */
   readonly version: string;
   readonly clock: Clock;
-  /** The user that runs the command, as the operating system names them. */
+  /** Returns the user that runs the command, under the operating system's name. */
   userName(): string;
   ask: typeof ask;
-  /** All of stdin. */
+  /** Reads stdin to its end. */
   readStdin(): Promise<Buffer>;
   readonly prices: PriceFiles;
   fetchAccount: typeof readAccountOnce;
@@ -39,10 +39,10 @@ export interface Surroundings {
   runInSession: typeof runInSession;
 }
 
-/** The settings that every command with a ledger reads; each has a flag. */
+/** Settings that every command with a ledger reads. Each has a flag. */
 export const ledgerSettings = ["database", "time_zone"] as const satisfies readonly SettingName[];
 
-/** The settings by which a command asks the gateway for the account record. */
+/** Settings that a command needs to ask the gateway for the account record. */
 export const gatewaySettings = [
   "gateway_url",
   "gateway_insecure",
@@ -50,40 +50,40 @@ export const gatewaySettings = [
   "gateway_timeout",
 ] as const satisfies readonly SettingName[];
 
-/** Use of the ledger by a command: `create` one where it is missing, `change` or `read` one that is there. */
+/** Use of the ledger by a command. `create` creates a missing ledger; `change` and `read` need an existing one. */
 export type Intent = "create" | "change" | "read";
 
-/** The settings that a command reads, and those that must be given. */
+/** Settings that a command reads, and those that must be given. */
 export interface SettingUse {
   readonly uses: "all" | readonly SettingName[];
   readonly needs?: readonly SettingName[];
 }
 
-/** The surroundings of a running command, its settings, and its way to the ledger. */
+/** Surroundings of a running command, with its settings and access to the ledger. */
 export interface Tools extends Surroundings {
-  /** Those that the command declares; the others have their defaults. */
+  /** Settings that the command declares; the others have their defaults. */
   readonly settings: Settings;
-  /** The same with the origin of each. */
+  /** The same settings with the origin of each. */
   readonly loaded: LoadResult & { readonly ok: true };
   readonly flags: Flags;
   readonly loadSettings: (use: SettingUse) => LoadResult;
   readonly openLedger: (access: "command" | "read") => Promise<OpenResult>;
-  /** Opens the ledger for some work and closes it, or says why it cannot. */
+  /** Opens the ledger, runs `work` and closes the ledger. Returns a refusal if the ledger cannot be opened. */
   readonly withLedger: <R>(intent: Intent, work: (tools: LedgerTools) => Promise<R>) => Promise<R | Refusal>;
 }
 
-/** The tools of a command with an open ledger. */
+/** Tools of a command with an open ledger. */
 export interface LedgerTools
   extends Tools, Pick<Store, "ledger" | "keys" | "teams" | "samples" | "admins" | "audit" | "proxies"> {
-  /** In the ledger's time zone. */
+  /** Calendar in the ledger's time zone. */
   readonly calendar: Calendar;
-  /** Makes the changes, as the audit names them. */
+  /** Author of the changes, as the audit names it. */
   readonly by: string;
 }
 
 const noFile: ReadFile = () => ({ ok: false, code: "ENOENT" });
 
-/** The tools with the settings of one command; without `use` no setting is read, and all are the defaults. */
+/** Returns the tools for one command. Without `use` no setting is read and all have their defaults. */
 export async function toolsFor(
   surroundings: Surroundings,
   command: Command,
@@ -103,7 +103,7 @@ export async function toolsFor(
     flags,
     loadSettings: loadFor,
     openLedger: async (access) => {
-      // A verification makes short-lived objects by the million: the young generation must not grow with them.
+      // A verification makes millions of short-lived objects, and the young generation must not grow with them.
       tuneRuntime();
       const { openLedger } = await import("../server/ledger.ts");
       return await openLedger(settings.database, { calendar: calendarOf(settings.timeZone), clock, access });
@@ -144,11 +144,11 @@ async function withLedger<R>(
 
 export interface StoreFailure {
   readonly kind: OpenFailure["kind"];
-  /** Details that the store gives, if any. */
+  /** Details from the store, if any. */
   readonly message?: string;
 }
 
-/** One sentence on why the ledger is not open. */
+/** Describes in one sentence why the ledger is not open. */
 export function storeProblem(failure: StoreFailure, path: string): string {
   const more = failure.message === undefined ? "" : `: ${failure.message}`;
   switch (failure.kind) {

@@ -48,7 +48,7 @@ async function verify({ io, ledger, keys, clock }: LedgerTools, isJson: boolean)
   return { verification, oldHolds: oldHoldsJson(holds, await keyNames(keys)) };
 }
 
-/** Prints each change once it is durable, so that what was changed is known even where the rest was broken off. */
+/** Repairs the ledger and prints each change once it is durable, so that an interrupted repair shows what it changed. */
 async function repair({ io, settings, clock }: Tools, isJson: boolean) {
   const bar = progress(io, "checked", !isJson);
   const repairs: RepairedRow[] = [];

@@ -7,14 +7,14 @@ import type { WatchedSums } from "../reporting/watched.ts";
 import { isUnicode, limitBar } from "./bars.ts";
 import { bold, styled, visible, type Io, type Style } from "./io.ts";
 
-/** The contents of a screen. */
+/** Contents of a screen. */
 export interface WatchFrame {
   readonly title: string;
-  /** The wall clock, for people. */
+  /** Formats a time of day. */
   readonly time: (at: number) => string;
   readonly now: number;
   readonly sums: WatchedSums;
-  /** The newest first. */
+  /** Charges to show, newest first. */
   readonly charges: readonly Charge[];
   readonly nameOf: NameOf;
 }
@@ -24,15 +24,15 @@ export interface ScreenSize {
   readonly rows: number;
 }
 
-/** Rows above the budgets, between the parts, and for the titles. */
+/** Number of rows that are always shown: the rows above the budgets, the empty rows between parts, and the titles. */
 const fixedRows = 7;
 
-/** Number of budgets that a screen of this height shows: a third of it, so that most is for requests. */
+/** Returns how many budgets a screen of this height shows. Budgets get about a third, so that most rows show requests. */
 export function budgetRows({ rows }: ScreenSize): number {
   return Math.max(1, Math.min(12, Math.floor((rows - fixedRows) / 3)));
 }
 
-/** The lines of one screen, none of them wider than it and no more than it has. */
+/** Returns the lines of one screen. No line is wider than the screen, and there are at most as many as its rows. */
 export function frameLines(io: Io, frame: WatchFrame, size: ScreenSize): string[] {
   const { sums } = frame;
   const budgets = sums.budgets.slice(0, budgetRows(size));
@@ -153,7 +153,7 @@ function requestLine(io: Io, charge: Charge, { time, nameOf }: WatchFrame, { col
   return `${text.slice(0, from)}${styled(io, stateStyles[state], text.slice(from, to))}${text.slice(to)}`;
 }
 
-/** Six decimals are enough to look at; the ledger has them all. */
+/** Formats an amount with six decimals, enough for display. The ledger keeps all decimals. */
 function shortUsd(amount: PicoUsd): string {
   return formatUsd(amount).replace(/(\.\d{6})\d+$/, "$1");
 }

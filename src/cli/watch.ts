@@ -13,9 +13,9 @@ import { budgetRows, frameLines } from "./watch-screen.ts";
 
 /** Pause between queries, in milliseconds: a new request shows within a second. */
 const everyMs = 500;
-/** Lines at the beginning if there is no screen. */
+/** Number of lines printed at the start without a screen. */
 const firstLines = 10;
-/** Requests that a screen can scroll through at most. */
+/** Largest number of requests kept for the screen. */
 const chargesKept = 500;
 
 export const commands = [
@@ -61,7 +61,7 @@ async function watchLines(
   return 0;
 }
 
-/** The fields of a screen's line, separated by tabs. */
+/** Formats the fields of a charge as one line, separated by tabs. */
 function plainLine(charge: Charge, nameOf: NameOf): string {
   const { cost_usd, source, status, duration_ms } = chargeJson(charge, nameOf);
   const fields = [
@@ -84,7 +84,7 @@ async function watchScreen(store: LedgerTools, filter: WatchFilter): Promise<Exi
   const { io, watch, clock } = store;
   const requests = new RequestWatch(store.ledger, filter);
   const tools = { ...store, memory: new SpendMemory(store.ledger, clock) };
-  // Read before the screen is taken: what fails then is said where it can be seen.
+  // Read before the screen opens, so that an error message stays visible.
   let shown = await requests.poll(chargesKept);
   await watchedSums(tools, clock.now(), 1);
   await using watching = watch({ screen: true });
@@ -113,7 +113,7 @@ async function watchScreen(store: LedgerTools, filter: WatchFilter): Promise<Exi
   return 0;
 }
 
-/** By their times; what ended takes the place of what ran. */
+/** Merges charges and sorts them by time. A newer state of a charge replaces the older one. */
 function merged(shown: readonly Charge[], more: readonly Charge[]): readonly Charge[] {
   if (more.length === 0) return shown;
   const byId = new Map([...shown, ...more].map((charge) => [charge.id, charge]));

@@ -14,18 +14,18 @@ import type { LedgerTools } from "./tools.ts";
 
 export type ReportFormat = "table" | "csv" | "json";
 
-/** The word for the shipped prices alone; a folder of that name is `./shipped`. */
+/** Word that selects the shipped prices alone. Write `./shipped` for a folder of that name. */
 const shippedWord = "shipped";
 
-/** The folder to read over the shipped files; null for none. */
+/** Returns the folder to read on top of the shipped files; null for none. */
 export function priceFolder(word: string): string | null {
   return word === shippedWord ? null : word;
 }
 
-/** The rows that were asked for, in the order that was. */
+/** Selects and orders the rows to show. */
 export type ShownRows = <R extends FiguresJson>(rows: readonly R[]) => readonly R[];
 
-/** `report --what-if FOLDER`: the same traffic under the shipped prices and those of a folder. */
+/** Runs `report --what-if FOLDER`: recomputes the same traffic with the shipped prices and those of the folder. */
 export async function reportWhatIf(
   { io, prices, ledger, keys }: LedgerTools,
   query: ReportQuery,
@@ -58,7 +58,7 @@ function printWhatIf(io: Io, report: WhatIfReport): void {
   if (io.isTTY) note(io, `USD, ${report.since} to ${report.until}`);
 }
 
-/** Columns for the dimensions of a report; the row of the total is named in the first. */
+/** Returns columns for the dimensions of a report. The first one labels the total row. */
 export function dimensionColumns(
   { by, total }: Pick<ReportJson, "by" | "total">,
   more: Pick<Column, "narrow"> = {},
@@ -81,7 +81,7 @@ const reasons: Readonly<Record<NotRecomputed, string>> = {
   too_large: "that would cost more than a charge can hold",
 };
 
-/** Notes the charges that kept their stored amount, and those that had none. */
+/** Notes the charges that kept their stored amount, and those that had no price before. */
 export function noteLeftovers(io: Io, { not_recomputed, newly_priced }: Leftovers, under = ""): void {
   for (const [reason, left] of Object.entries(not_recomputed.by_reason)) {
     note(

@@ -1,26 +1,29 @@
 import { isPostgresUrl, parsePostgresUrl, shownPostgres } from "../core/postgres-url.ts";
 import { Secret } from "./secret.ts";
 
-/** The database of the ledger. */
+/** Database of the ledger. */
 export type DatabaseSetting =
-  /** The path of a file. */
+  /** Path of an SQLite file. */
   | { readonly kind: "sqlite"; readonly path: string }
-  /** `url` may hold a password; `shown` does not, and is for people. */
+  /** `url` may contain a password. `shown` never does; use it in messages. */
   | { readonly kind: "postgres"; readonly url: Secret; readonly shown: string; readonly hasPassword: boolean };
 
-/** The name of a ledger for people: never with a password. */
+/** Returns the name of a ledger for messages, always without a password. */
 export function shownDatabase(database: DatabaseSetting): string {
   return database.kind === "sqlite" ? database.path : database.shown;
 }
 
-/** The ledger's file; null where it is no file of this machine. */
+/** Returns the ledger's file; null if the ledger is on a database server. */
 export function ledgerFile(database: DatabaseSetting): string | null {
   return database.kind === "sqlite" ? database.path : null;
 }
 
 type Parsed = { readonly ok: true; readonly value: DatabaseSetting } | { readonly ok: false; readonly problem: string };
 
-/** Reads the path of an SQLite file, or the address of a PostgreSQL database. Other addresses are refused, so that "mysql:" does not become a folder. */
+/**
+ * Reads the path of an SQLite file, or the address of a PostgreSQL database. Refuses other addresses, so that "mysql:" does not
+ * become a file name.
+ */
 export function parseDatabase(text: string): Parsed {
   if (isPostgresUrl(text)) {
     const parsed = parsePostgresUrl(text);

@@ -1,12 +1,12 @@
 import { readFileSync } from "node:fs";
 import type { Environment, ReadFile } from "./sources.ts";
 
-/** The process's environment; nothing else in Farebox reads it. */
+/** Returns the process's environment. Nothing else in Farebox reads it. */
 export function processEnvironment(): Environment {
   return { ...process.env };
 }
 
-/** Reads a file of settings or a secret; the code says why it could not. */
+/** Reads a settings file or a secret's file. The code names the reason for a failure. */
 export const readTextFile: ReadFile = (path) => {
   try {
     return { ok: true, text: readFileSync(path, "utf8") };

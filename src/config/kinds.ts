@@ -6,15 +6,15 @@ import { hostOf, isLoopback, parseHost, parseOrigin, type GatewayAddress } from 
 import { parseDatabase } from "./database.ts";
 import { Secret } from "./secret.ts";
 
-/** A kind of setting: the schema that turns its text into a value, and how it is written. */
+/** Kind of setting: the schema that converts its text into a value, and how the setting is written. */
 export interface Kind<T> {
-  /** Its problems complete the sentence "FAREBOX_X …" and never hold the text. */
+  /** Schema whose error messages complete the sentence "FAREBOX_X …" and never contain the text. */
   readonly schema: z.ZodType<T, string>;
-  /** Stands for the value in `--help`: "duration". */
+  /** Placeholder of the value in `--help`: "duration". */
   readonly placeholder: string;
-  /** Never printed, and has no flag. */
+  /** True for a setting that is never printed and has no flag. */
   readonly secret: boolean;
-  /** `FAREBOX_X_FILE` may name a file that holds the text. */
+  /** True if `FAREBOX_X_FILE` may name a file that holds the text. */
   readonly fileForm: boolean;
 }
 
@@ -26,7 +26,7 @@ function kind<T>(
   return { schema, placeholder, secret, fileForm };
 }
 
-/** A schema from a parser that answers undefined for a text that is not `allowed`. */
+/** Builds a schema from a parser that returns undefined for a text that is not `allowed`. */
 function parsed<T>(allowed: string, parse: (text: string) => T | undefined): z.ZodType<T, string> {
   return z.string().transform((text, context) => {
     const value = parse(text);
@@ -40,7 +40,7 @@ function number(allowed: string, parse: (text: string) => number | undefined, mi
   return parsed(allowed, parse).pipe(z.number().min(min, `must be ${allowed}`).max(max, `must be ${allowed}`));
 }
 
-/** Milliseconds, at least `min` and at most `max` (the longest timer that Node keeps, unless given). */
+/** Duration in milliseconds from `min` to `max`. The default maximum is the longest timer of Node. */
 export function duration(min: string, max = "24d"): Kind<number> {
   const allowed = `a duration from ${min} to ${max}, written as a whole number and ms, s, m, h or d, such as 30s`;
   return kind("duration", number(allowed, parseDuration, parseDuration(min) ?? 0, parseDuration(max) ?? 0));
@@ -48,7 +48,7 @@ export function duration(min: string, max = "24d"): Kind<number> {
 
 const bytesIn = { "": 1, b: 1, kb: 1024, mb: 1024 ** 2, gb: 1024 ** 3 } as const;
 
-/** Reads bytes: "512kb", "32mb", "1gb" (binary multiples, either letter case) or a plain number. */
+/** Reads a number of bytes: a plain number, or "512kb", "32mb", "1gb" with binary multiples, in upper or lower case. */
 function parseBytes(text: string): number | undefined {
   const [, digits, unit = ""] = /^(\d{1,12})(b|kb|mb|gb)?$/.exec(text.toLowerCase()) ?? [];
   if (digits === undefined) return undefined;
@@ -68,10 +68,10 @@ export function wholeNumber(min: number, max: number, placeholder = "number"): K
 
 export const port = wholeNumber(0, 65_535, "port");
 
-/** Far more than one primary can feed; a larger number is a typing error. */
+/** Largest number of workers. One primary can serve far fewer, so a larger number is a typing error. */
 const workersMax = 128;
 
-/** Number of processes that answer requests, or "auto" for one that suits the machine. */
+/** Number of processes that answer requests, or "auto" for one per core. */
 export const workerCount = kind(
   "number|auto",
   parsed(`auto, or a whole number from 1 to ${workersMax}`, (text) => {
@@ -112,7 +112,7 @@ export const origins = kind(
   ),
 );
 
-/** An IANA time zone; the caller of `loadSettings` knows if it exists. */
+/** IANA time zone. The caller of `loadSettings` checks that it exists. */
 export const timeZone = kind(
   "zone",
   z.string().regex(/^[A-Za-z0-9+_/-]{1,64}$/, "must be an IANA time zone such as UTC or Europe/Berlin"),
@@ -120,7 +120,7 @@ export const timeZone = kind(
 
 const toSecret = (text: string) => new Secret(text);
 
-/** A credential that is sent as a header: visible ASCII, no spaces. */
+/** Credential that is sent in a header: visible ASCII without spaces. */
 export const secret = kind(
   "secret",
   z
@@ -130,7 +130,7 @@ export const secret = kind(
   { secret: true },
 );
 
-/** The secret that signs webhooks: `whsec_` and base64, as Standard Webhooks writes it, or any word that is long enough. */
+/** Secret that signs webhooks: `whsec_` and base64, the form of Standard Webhooks, or any word of 16 or more characters. */
 export const signingSecret = kind(
   "secret",
   z
@@ -166,7 +166,7 @@ const webAddress = url("https://gateway.example")
 
 const trimmedPath = ({ pathname }: URL) => pathname.replace(/\/+$/, "");
 
-/** The gateway's base address, given with or without `/v1` at its end. */
+/** Base address of the gateway, with or without `/v1` at its end. */
 export const gatewayAddress: Kind<GatewayAddress> = kind(
   "url",
   webAddress.transform((address) => ({
@@ -175,13 +175,13 @@ export const gatewayAddress: Kind<GatewayAddress> = kind(
   })),
 );
 
-/** Farebox's own address: origin and path, no slash at its end. */
+/** Farebox's own address: origin and path, without a slash at its end. */
 export const publicAddress = kind(
   "url",
   webAddress.transform((address) => address.origin + trimmedPath(address)),
 );
 
-/** The address of a webhook. Its path and query may hold a secret. The host is judged again, by its addresses, at each sending. */
+/** Address of a webhook. Its path and query may contain a secret. The IP addresses of its host are checked at each delivery. */
 export const webhookAddress = kind(
   "url",
   url("https://hooks.example/farebox")
@@ -199,7 +199,9 @@ export const webhookAddress = kind(
   { secret: true },
 );
 
-/** The ledger. A password in it is shown nowhere, and never taken from a flag: other users of the machine see those. */
+/**
+ * Database of the ledger. Its password is never shown, and a flag must not contain one: other users of the machine see flags.
+ */
 export const database = kind(
   "path",
   z.string().transform((text, context) => {

@@ -20,16 +20,16 @@ export interface LoadRequest {
   readonly flags: Flags;
   readonly readFile: ReadFile;
   readonly isTimeZone: (name: string) => boolean;
-  /** The settings that the command reads; the others keep their defaults and are not judged. */
+  /** Settings that the command reads. The others keep their defaults and are not checked. */
   readonly uses: "all" | readonly SettingName[];
-  /** Those that must be given. */
+  /** Settings that must be given. */
   readonly needs?: readonly SettingName[];
 }
 
-/** One setting as `config show` prints it. */
+/** Setting as `config show` prints it. */
 export interface SettingInForce {
   readonly name: SettingName;
-  /** As it was written; hidden for a secret, null where it is not given. */
+  /** Text of the setting; hidden for a secret, null if it is not given. */
   readonly value: string | null;
   readonly from: Origin;
 }
@@ -39,10 +39,10 @@ export type LoadResult =
       readonly ok: true;
       readonly settings: Settings;
       readonly inForce: readonly SettingInForce[];
-      /** The settings file that was read; null when there is none. */
+      /** Settings file that was read; null if there is none. */
       readonly file: string | null;
     }
-  /** One line a problem: which setting, and what is allowed. */
+  /** One line for each problem: the setting and what it allows. */
   | { readonly ok: false; readonly problems: readonly string[] };
 
 /** Reads all settings. Precedence: flag, environment variable, settings file, default. */
@@ -70,11 +70,11 @@ export function loadSettings(request: LoadRequest): LoadResult {
 
 interface Found {
   readonly name: SettingName;
-  /** Undefined next to a problem: nothing else is judged by it. */
+  /** Value of the setting. Undefined if there is a problem, so that no further rule checks it. */
   readonly value: unknown;
   readonly text: string | null;
   readonly from: Origin;
-  /** Its name in the source that gives it. */
+  /** Name of the setting in its source. */
   readonly label: string;
   readonly problem: string | null;
 }
@@ -111,7 +111,9 @@ type Written =
   | { readonly ok: true; readonly label: string; readonly text: string }
   | { readonly ok: false; readonly label: string; readonly problem: string };
 
-/** The setting's text in one source, from the file that its `_file` form names where it is given so; null when not given. */
+/**
+ * Reads a setting's text from one source, or from the file that the `_file` form names there. Returns null if it is not given.
+ */
 function textIn(source: Source, name: SettingName, fileForm: boolean, readFile: ReadFile): Written | null {
   const text = source.get(name);
   const path = fileForm ? source.get(`${name}_file`) : undefined;
@@ -132,7 +134,9 @@ function missing(needs: readonly SettingName[], found: readonly Found[]): string
     .map(({ name, label }) => `${label} is not set: ${settingOf(name).meaning}; export it, or run farebox demo`);
 }
 
-/** Rules over more than one setting, and the one that needs the calendar. A setting that is itself wrong is undefined here. */
+/**
+ * Checks rules over several settings, and whether the time zone exists. A setting with a problem of its own is undefined here.
+ */
 function contradictions(
   values: SettingValues,
   labelOf: (name: SettingName) => string,

@@ -1,4 +1,4 @@
-/** A text that must not be printed. It hides itself from string conversion, JSON and inspection. */
+/** Text that must not be printed. Conversion to a string, JSON and inspection show `hiddenText` instead. */
 export class Secret {
   readonly #text: string;
 
@@ -6,7 +6,7 @@ export class Secret {
     this.#text = text;
   }
 
-  /** The text itself, for the one place that needs it. */
+  /** Returns the text itself. Call it only where the text is used. */
   reveal(): string {
     return this.#text;
   }
@@ -24,5 +24,5 @@ export class Secret {
   }
 }
 
-/** Shown instead of a secret. */
+/** Text that replaces a secret in output. */
 export const hiddenText = "<hidden>";

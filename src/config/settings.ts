@@ -1,15 +1,15 @@
 import type { SettingValues } from "./table.ts";
 
-/** The settings in force: validated, in the units that their names end with. Null is "not given". */
+/** Settings in force: validated, in the units that their names end with. Null means "not given". */
 export type Settings = ReturnType<typeof nested>;
 
-/** The flat values of the table in the shape that the program uses. */
+/** Converts the table's flat values to the shape that the program uses. */
 export function nested(values: SettingValues) {
   return {
     gateway: {
       address: values.gateway_url,
       apiKey: values.gateway_api_key,
-      /** Milliseconds without a byte from the gateway. */
+      /** Longest time without a byte from the gateway, in milliseconds. */
       silenceMs: values.gateway_timeout,
       streamMs: values.stream_limit,
       engine: values.engine,
@@ -17,9 +17,9 @@ export function nested(values: SettingValues) {
     },
     listen: {
       host: values.host,
-      /** 0 picks a free one. */
+      /** Port to listen on; 0 picks a free port. */
       port: values.port,
-      /** Processes that answer requests: 1 for this one alone, `auto` for one a core. */
+      /** Number of processes that answer requests: 1 for this process alone, `auto` for one per core. */
       workers: values.workers,
       drainMs: values.drain,
       bodyBytesMax: values.body_limit,
@@ -33,27 +33,30 @@ export function nested(values: SettingValues) {
       folder: values.pricing,
       unpriced: values.unpriced,
       unknownFields: values.unknown_fields,
-      /** Calls of hosted tools in a request that states no maximum; 0 refuses them. */
+      /** Number of hosted tool calls to allow in a request that states no maximum; 0 refuses hosted tools. */
       toolCalls: values.tool_calls,
     },
     output: {
-      /** Most output tokens for each choice of a request; null for no cap. */
+      /** Largest number of output tokens for each choice of a request; null for no cap. */
       cap: values.output_cap,
-      /** The least maximum that a request with tools is fitted to; null for no fitting. */
+      /**
+       * Smallest maximum, in tokens, that fitting writes into requests with tools, a JSON format or hidden reasoning. Null
+       * turns fitting off.
+       */
       fitTokensMin: values.fit === "on" ? values.fit_min : null,
     },
     balance: { ttlMs: values.balance_ttl, floor: values.balance_floor },
     alerts: {
-      /** An address, kept like a secret. */
+      /** Address of the webhook, kept as a secret. */
       webhook: values.alert_webhook,
       secret: values.alert_secret,
-      /** That of the guard, unless given. */
+      /** Balance in USD below which an alert is sent. Default: the balance floor of the guard. */
       balanceFloor: values.alert_balance ?? values.balance_floor,
-      /** Null for never. */
+      /** Hours left below which an alert is sent; null for never. */
       hoursMin: values.alert_hours_left === 0 ? null : values.alert_hours_left,
       unsettledMs: values.alert_pending,
     },
-    /** Permits webhooks of clients at private addresses. */
+    /** Allows clients' webhooks at private addresses. */
     webhook: { private: values.webhook_private },
     tasks: { ceilings: values.task_ceilings },
     timeZone: values.time_zone,

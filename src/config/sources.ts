@@ -19,16 +19,16 @@ export type ReadFile = (
 /** Origin of a setting's value. */
 export type Origin = "flag" | "environment" | "file" | "default";
 
-/** One place that settings are written in. Names are those of the settings table, or with `_file` after them. */
+/** Place in which settings are written. Names are those of the settings table, some with `_file` appended. */
 export interface Source {
   readonly origin: Exclude<Origin, "default">;
-  /** Undefined when it is not given there; an empty text counts as not given. */
+  /** Returns the text of a setting; undefined if it is missing or empty. */
   get(name: string): string | undefined;
-  /** The name of the setting in this source: "FAREBOX_PORT", "--port", "port in farebox.yaml". */
+  /** Returns the setting's name in this source: "FAREBOX_PORT", "--port", "port in farebox.yaml". */
   label(name: string): string;
 }
 
-/** The names that may be written besides flags: every setting, and `_file` after those that have that form. */
+/** Names of settings in the environment and the settings file: every setting, and the `_file` form of those that have one. */
 const writableNames = settingNames.flatMap((name) => (settingOf(name).kind.fileForm ? [name, `${name}_file`] : [name]));
 
 export function flagSource(flags: Flags): Source {
@@ -50,10 +50,10 @@ export function environmentSource(env: Environment): Source {
   };
 }
 
-/** A key for `farebox run`: no setting of the proxy. */
+/** Variable that holds a key for `farebox run`. It is not a setting of the proxy. */
 export const keyVariable = "FAREBOX_KEY";
 
-/** One line for each FAREBOX_ variable that is no setting. Values are never shown. */
+/** Reports each FAREBOX_ variable that is not a setting, one per line. Never shows values. */
 export function unknownVariables(env: Environment): string[] {
   const known = [...writableNames.map(variableOf), configVariable, keyVariable];
   return Object.keys(env)
@@ -62,7 +62,7 @@ export function unknownVariables(env: Environment): string[] {
     .map((name) => unknownName(name, known));
 }
 
-/** Kubernetes sets these in every pod beside a service that is named farebox. */
+/** Returns true for variables that Kubernetes adds to every pod in the namespace of a service named farebox. */
 function isInjected(variable: string, value: string | undefined): boolean {
   if (variable.startsWith("FAREBOX_SERVICE_") || variable.startsWith("FAREBOX_PORT_")) return true;
   return variable === "FAREBOX_PORT" && (value ?? "").startsWith("tcp://");
@@ -76,13 +76,13 @@ function unknownName(name: string, known: readonly string[], where = ""): string
 export interface FileSource {
   readonly source: Source;
   readonly problems: readonly string[];
-  /** Null when there is no settings file. */
+  /** Path of the settings file; null if there is none. */
   readonly path: string | null;
 }
 
 const defaultPath = "farebox.yaml";
 
-/** Reads the settings file: the one that FAREBOX_CONFIG names, or farebox.yaml where there is one. */
+/** Reads the settings file: the one that FAREBOX_CONFIG names, otherwise farebox.yaml if it exists. */
 export function fileSource(env: Environment, readFile: ReadFile): FileSource {
   const stated = env[configVariable] || undefined;
   const path = stated ?? defaultPath;
@@ -98,7 +98,7 @@ const emptySource: Source = { origin: "file", get: () => undefined, label: (name
 
 function parseSettingsFile(path: string, text: string): FileSource {
   const lines = new LineCounter();
-  // In YAML's failsafe schema every scalar stays the text that was written: 5.00 is not turned into a number.
+  // YAML's failsafe schema keeps every scalar as text: 5.00 does not become a number.
   const document = parseDocument(text, { schema: "failsafe", prettyErrors: false, lineCounter: lines });
   const broken = (problems: string[]): FileSource => ({ source: emptySource, problems, path });
   if (document.errors.length > 0) {
@@ -129,7 +129,7 @@ function parseSettingsFile(path: string, text: string): FileSource {
   return { source, problems, path };
 }
 
-/** The text of a scalar; a list joined with commas, as the other sources write it. */
+/** Returns the text of a scalar. Joins a list with commas, the form of the other sources. */
 function writtenText(node: unknown): string | undefined {
   if (node === null) return "";
   if (isScalar(node)) return node.value === null || node.value === undefined ? "" : String(node.value);

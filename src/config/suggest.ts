@@ -1,6 +1,6 @@
 import { editDistance } from "../core/fault.ts";
 
-/** The known name that a mistyped one most likely meant; undefined when none is near. */
+/** Returns the known name that a mistyped name most likely means; undefined if none is similar. */
 export function closest(mistyped: string, known: readonly string[]): string | undefined {
   const furthest = Math.max(2, Math.floor(mistyped.length / 4));
   let best: { name: string; distance: number } | undefined;

@@ -21,18 +21,18 @@ import {
   type Kind,
 } from "./kinds.ts";
 
-/** One setting. Its name here is its name in farebox.yaml; `variableOf` and `flagOf` give the other two. */
+/** Setting of Farebox. Its key is its name in farebox.yaml; `variableOf` and `flagOf` return the other two names. */
 export interface Setting<T = unknown> {
   readonly kind: Kind<T>;
-  /** As it would be written; null where there is none. */
+  /** Default as it would be written; null for none. */
   readonly default: string | null;
-  /** One line, for `--help` and docs/settings.md. */
+  /** Description in one line, for `--help` and docs/settings.md. */
   readonly meaning: string;
-  /** The page in docs/ that says more, with its anchor. */
+  /** Page in docs/ with details, including its anchor. */
   readonly page?: string;
 }
 
-/** Every setting that there is, in the order in which the documents list them. */
+/** Every setting, in the order of the documents. */
 export const settingsTable = {
   gateway_url: {
     kind: gatewayAddress,
@@ -234,7 +234,7 @@ export const settingsTable = {
 
 export type SettingName = keyof typeof settingsTable;
 
-/** The value of each setting by its name; null where it has no default and was not given. */
+/** Value of each setting by its name; null if it has no default and is not given. */
 export type SettingValues = {
   readonly [N in SettingName]: (typeof settingsTable)[N] extends { kind: Kind<infer T>; default: infer D }
     ? D extends null
@@ -245,22 +245,22 @@ export type SettingValues = {
 
 export const settingNames = Object.keys(settingsTable) as SettingName[];
 
-/** The table's entry, with its kind's type given up. */
+/** Returns the table's entry without the type of its kind. */
 export function settingOf(name: SettingName): Setting {
   return settingsTable[name];
 }
 
 export const variablePrefix = "FAREBOX_";
 
-/** The variable that names the settings file; it is not itself a setting. */
+/** Variable that names the settings file. It is not itself a setting. */
 export const configVariable = "FAREBOX_CONFIG";
 
-/** "FAREBOX_GATEWAY_URL" */
+/** Returns a setting's environment variable: "FAREBOX_GATEWAY_URL". */
 export function variableOf(name: string): string {
   return variablePrefix + name.toUpperCase();
 }
 
-/** "--gateway-url" */
+/** Returns a setting's flag: "--gateway-url". */
 export function flagOf(name: string): string {
   return `--${name.replaceAll("_", "-")}`;
 }
