@@ -22,7 +22,10 @@ import { loop } from "../platform/loop.ts";
 import { alertMessage, type AlertMessage } from "../wire/alert-message.ts";
 import type { JobClaim } from "./job-claims.ts";
 
-/** Raises alerts while a proxy runs. Disposing of it evaluates the budgets once more if anything was spent since the last time. */
+/**
+ * Raises alerts while a proxy runs. Disposing of it evaluates the budgets once more if anything was spent since the last
+ * time.
+ */
 export interface Alerts extends AsyncDisposable {
   /** Reports that something was spent, and returns at once. The budgets are evaluated soon, usually after a second. */
   spent(): void;
@@ -72,7 +75,10 @@ const budgetPauseMs = 1_000;
 const budgetShareMax = 1 / 20;
 /** Period between two evaluations of everything, in milliseconds. */
 const periodMs = 60_000;
-/** Largest age of a sample that still shows the present balance, in milliseconds. Without traffic, samples are an hour apart. */
+/**
+ * Largest age of a sample that still shows the present balance, in milliseconds. Without traffic, samples are an hour
+ * apart.
+ */
 const sampleMsMax = 2 * 3_600_000;
 /** Largest number of windows in an evaluation. The next evaluation covers those that are left. */
 const windowsMax = 500;
@@ -80,6 +86,7 @@ const windowsMax = 500;
 const putAtOnce = 100;
 /** Largest number of refused windows that are remembered until they are evaluated. */
 const refusedMax = 10_000;
+/** Largest number of keys that are remembered because their alerts are in the outbox. */
 const raisedMax = 100_000;
 
 export function startAlerts(deps: AlertDeps): Alerts {
@@ -172,7 +179,10 @@ async function balanceNow({ samples, clock }: AlertDeps): Promise<PicoUsd | null
   return (scaledFigure(sample.figures.equivalent_in_usd) ?? null) as PicoUsd | null;
 }
 
-/** Returns a function that puts new alerts into the outbox. The next evaluation finds alerts again that could not be written. */
+/**
+ * Returns a function that puts new alerts into the outbox. The next evaluation finds alerts again that could not be
+ * written.
+ */
 function alertRaiser(deps: AlertDeps): (alerts: readonly Alert[]) => Promise<void> {
   const { clock, outbox, target, newId } = deps;
   /** Keys of alerts that are known to be in the outbox. It is a cache: the outbox itself rejects all other duplicates. */

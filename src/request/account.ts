@@ -17,15 +17,15 @@ import { hidden, maskedHeaders, type Mask } from "./mask.ts";
 
 const route = "/account/info";
 
-/** The gateway's account record with the wall time at which it was fetched. */
+/** Gateway's account record, with the time at which it was fetched. */
 interface AccountRecord {
   readonly body: JsonObject;
-  /** The same as it was written, decoded. */
+  /** Decoded text of the record, as the gateway wrote it. */
   readonly bytes: Buffer;
   readonly fetchedAt: number;
 }
 
-/** Reason for a missing record: the gateway's own answer, or none. */
+/** Error for a record that could not be read. `answer`: the gateway's own answer, or the reason why there is none. */
 class AccountFailure extends Error {
   readonly answer: WholeAnswer;
 
@@ -41,11 +41,14 @@ export type AccountLookup =
 
 export interface Account {
   lookUp(): Promise<AccountLookup>;
-  /** The record fresh from the gateway, which is remembered from then on; undefined where there is none. */
+  /** Fetches the record from the gateway and caches it. Returns undefined if the record cannot be read. */
   refresh(): Promise<AccountRecord | undefined>;
 }
 
-/** Caches the account record. Concurrent misses share one request; a stale record serves while it is fetched again, and when the gateway fails. */
+/**
+ * Caches the account record. Concurrent misses share one request. A stale record is served while a new one is fetched, and
+ * if the gateway fails.
+ */
 export function createAccount(deps: {
   readonly gateway: Gateway;
   readonly clock: Clock;
@@ -62,7 +65,7 @@ export function createAccount(deps: {
     allowStale: true,
     noDeleteOnStaleGet: true,
     noDeleteOnFetchRejection: true,
-    // A refresh that is done first takes the place of what a look-up still waits for: the look-up keeps its own answer.
+    // A refresh may replace the record for which a lookup still waits. The lookup then keeps its own answer.
     ignoreFetchAbort: true,
     fetchMethod: () => fetchRecord(),
   });
@@ -108,13 +111,13 @@ export function createAccount(deps: {
   };
 }
 
-/** Undefined where it is in an encoding that cannot be read. */
+/** Returns the decoded body; undefined if its encoding cannot be read. */
 async function plainBytes({ head, bytes }: Extract<WholeAnswer, { ok: true }>): Promise<Buffer | undefined> {
   const encoding = head.header("content-encoding");
   return isPlain(encoding) ? bytes : await decoded(bytes, encoding ?? "", recordBytesMax);
 }
 
-/** `GET /account/info`: the record with its secrets hidden, or the gateway's own error. */
+/** Handles `GET /account/info`. Answers with the record, its secrets hidden, or with the gateway's own error. */
 export function accountInfo(deps: {
   readonly authenticate: Authenticate;
   readonly account: { lookUp(): Promise<AccountLookup> };
@@ -146,7 +149,7 @@ export function accountInfo(deps: {
 
 const secretName = /key$|^key|secret|hook|token|password/i;
 
-/** Balance and credits alone, at their places in the record and as they are written there. */
+/** Returns the record with only its balance and credits. Their places and their text are unchanged. */
 function balanceOnly(record: Buffer): Buffer {
   const textAt = (...path: string[]) => {
     const place = valueAt(record, path);
@@ -185,7 +188,7 @@ async function answerFailure(exchange: Exchange, answer: WholeAnswer, mask: Mask
   return refuse(exchange, answer.ok ? unreadable : failedCall(answer.failure, true).refusal);
 }
 
-/** The gateway's own error; one that it compressed is shown plain, so that nothing is hidden in it. */
+/** Answers with the gateway's own error. Decodes a compressed error first, so that the mask finds secrets in it. */
 async function answerError(
   exchange: Exchange,
   { head, bytes }: Extract<WholeAnswer, { ok: true }>,

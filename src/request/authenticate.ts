@@ -20,13 +20,13 @@ import type { RunSessions } from "../ports/run-sessions.ts";
 import type { TeamStore } from "../ports/team-store.ts";
 import { isSigned, readCredential } from "../wire/run-credential.ts";
 
-/** Key, team and caller of a request; `key` is null where none is asked for. */
+/** Key, team and caller of a request. `key` is null if the request needs no key. */
 export interface Authenticated {
   readonly key: Key | null;
-  /** The key's team; null for none. */
+  /** Team of the key; null for none. */
   readonly team: Team | null;
   readonly caller: Caller;
-  /** The session of `farebox run` whose credential was sent; left out for the key itself. */
+  /** Session of `farebox run` whose credential was sent; missing if the key itself was sent. */
   readonly session?: RunSession;
 }
 
@@ -35,23 +35,23 @@ type Authentication = ({ readonly ok: true } & Authenticated) | { readonly ok: f
 /** A key with its team, as it is cached for its requests. */
 type Known = Extract<Authentication, { ok: true }> & { readonly key: Key };
 
-/** Answers at once for a key that is remembered. */
+/** Authenticates a request. Returns the result synchronously for a key that is cached. */
 export type Authenticate = (exchange: Exchange) => Authentication | Promise<Authentication>;
 
 const anonymous: Authentication = { ok: true, key: null, team: null, caller: { key: "", team: null } };
 
-/** Keys remembered between requests; a change in the store empties the memory. */
+/** Largest number of keys in the cache. A change in the store empties the cache. */
 const rememberedKeysMax = 20_000;
 
-/** Secrets that have opened their key, remembered with it. */
+/** Largest number of cached secrets that were accepted for a key. */
 const rememberedSecretsMax = 1_000;
 
-/** `sk-fb-<id>-<secret>` */
+/** Form of a key: `sk-fb-<id>-<secret>`. */
 const keyPattern = /^sk-fb-([a-z0-9]{1,32})-[A-Za-z0-9_-]{20,128}$/;
 
 type KeyAuthentication = Known | Extract<Authentication, { ok: false }>;
 
-/** Finds keys by their secrets. Remembers them until anything changes in the store. */
+/** Finds keys by their secrets. Caches them until anything changes in the store. */
 export interface Keyring {
   /** Returns the key with this secret. */
   bySecret(secret: string): KeyAuthentication | Promise<KeyAuthentication>;
@@ -59,7 +59,10 @@ export interface Keyring {
   byDigest(id: string, digest: Buffer): Promise<KeyAuthentication>;
   /** Returns the key of the session with this credential. */
   bySession(credential: string): KeyAuthentication | Promise<KeyAuthentication>;
-  /** The session of a credential, whether it is over or not; undefined for one that this ledger did not sign. */
+  /**
+   * Returns the session of a credential, even if it has ended. Returns undefined if this ledger did not sign the credential
+   * or no longer has the session.
+   */
   sessionOf(credential: string): Promise<RunSession | undefined>;
 }
 
@@ -69,12 +72,15 @@ export function createKeyring(deps: {
   readonly sessions: Pick<RunSessions, "secret" | "find">;
   readonly changes: Changes;
   readonly clock: Clock;
-  /** Keys remembered between requests; 20,000 unless given. Room for all of them is taken at once. */
+  /** Largest number of keys in the cache, 20,000 by default. Memory for all of them is allocated at once. */
   readonly rememberedMax?: number | undefined;
 }): Keyring {
   const { keys, teams, sessions, clock, rememberedMax = rememberedKeysMax } = deps;
   const remembered = new LRUCache<string, Known>({ max: rememberedMax });
-  /** By the secret in force alone: one that a rotation replaced is digested each time, until its overlap ends. */
+  /**
+   * Keys by present secrets and by credentials of sessions. A replaced secret is digested for each request during its
+   * overlap.
+   */
   const bySecret = new LRUCache<string, Known>({ max: rememberedSecretsMax });
   let generation = 0;
   deps.changes.onChange(() => {
@@ -105,13 +111,13 @@ export function createKeyring(deps: {
     if (id === undefined) return notAKey;
     const digest = digestOfSecret(secret);
     const answer = await byDigest(id, digest);
-    // Not where the store changed meanwhile: the key may be another one now.
+    // If the store changed during the query, this key may be out of date and is not cached.
     if (answer.ok && remembered.peek(id) === answer && isDigest(answer.key.digest, digest))
       bySecret.set(secret, answer);
     return answer;
   }
 
-  /** Properties of the ledger that never change. */
+  /** Secret that signs credentials of sessions. The ledger never changes it. */
   let runSecret: string | null = null;
 
   async function sessionOf(text: string): Promise<RunSession | undefined> {
@@ -139,7 +145,7 @@ export function createKeyring(deps: {
     sessionOf,
     bySecret(secret) {
       const known = bySecret.get(secret);
-      // A session is no key: who may do something with a key only never gets one.
+      // A session's credential is not a key, and must not permit what requires a key.
       if (known?.session !== undefined) return notAKey;
       return known === undefined ? firstSeen(secret) : liveOrRefused(known, clock.now());
     },
@@ -184,22 +190,22 @@ export function createAuthenticator({
   };
 }
 
-/** Reports whether the key and its team permit a model, under any of its names. */
+/** Returns true if the key and its team both permit the model under any of its names. */
 export function mayUseModel({ key, team }: Authenticated, ...names: readonly string[]): boolean {
   return (key === null || mayUse(key, ...names)) && (team === null || mayUse(team, ...names));
 }
 
-/** The output cap of a request: the smallest of the key's, its team's and the one of all keys; null for none. */
+/** Returns the smallest output cap of the key, its team and all keys; null for none. */
 export function outputCapOf({ key, team }: Pick<Authenticated, "key" | "team">, ofAll: number | null): number | null {
   return smallestCap(key?.outputCap, team?.outputCap, ofAll);
 }
 
-/** Reports whether the key or its team may use some models only. */
+/** Returns true if the key or its team has a list of permitted models. */
 export function hasModelList({ key, team }: Authenticated): boolean {
   return key?.models != null || team?.models != null;
 }
 
-/** Reports whether this is the key's secret, or its previous one during the overlap after a rotation. */
+/** Returns true if the digest is of the key's secret, or of its previous secret during the overlap after a rotation. */
 function opens({ digest, previous }: Key, sent: Buffer, now: number): boolean {
   return isDigest(digest, sent) || (previous !== null && now < previous.validUntil && isDigest(previous.digest, sent));
 }
@@ -209,12 +215,15 @@ function isDigest(hex: string, digest: Buffer): boolean {
   return stored.length === digest.length && timingSafeEqual(stored, digest);
 }
 
-/** Reports whether a request carries a credential in one of the headers of keys. */
+/** Returns true if any of the headers for keys has a credential. */
 export function hasCredential(exchange: Exchange): boolean {
   return credentialOf(exchange) !== undefined;
 }
 
-/** The one credential that was sent; "two" when headers carry several that differ. A header that came twice is a list. */
+/**
+ * Returns the credential of a request, or "two" if its headers have different credentials. A repeated header is read as a
+ * list.
+ */
 export function credentialOf(exchange: Exchange): string | undefined {
   let found: string | undefined;
   for (const name of credentialHeaders) {

@@ -5,13 +5,19 @@ import type { Log } from "../ports/log.ts";
 import { readAccount } from "../wire/account.ts";
 import type { AccountLookup } from "./account.ts";
 
-/** Returns the refusal while the balance is known to be under the floor; null otherwise. */
+/** Returns a refusal while the balance is known to be below the floor; null otherwise. */
 export type BalanceGuard = () => Refusal | null | Promise<Refusal | null>;
 
-/** Longest wait of a request for the gateway's record, in milliseconds. After one such wait no request waits until it has come. */
+/**
+ * Longest wait of a request for the gateway's record, in milliseconds. After such a wait, requests do not wait until the
+ * record has arrived.
+ */
 const patienceMs = 2_000;
 
-/** Turns requests away while the gateway's balance is known to be under the floor. Reads the remembered account record. */
+/**
+ * Creates a guard that refuses requests while the gateway's balance is known to be below the floor. It reads the cached
+ * account record.
+ */
 export function createBalanceGuard(deps: {
   readonly account: { lookUp(): Promise<AccountLookup> };
   readonly clock: Clock;

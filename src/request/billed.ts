@@ -9,19 +9,22 @@ import { anyServiceTier, hasServiceTier, plainTerms, serviceTierOf, type HostedT
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import { pricedFor, type Quote } from "./price.ts";
 
-/** Terms that an answer is charged by, in addition to its tokens and the price that was asked for. */
+/** Terms that decide the charge of an answer, in addition to its tokens and the price of the requested model. */
 export interface Billed {
-  /** Price of another model that answered. */
+  /** Price of the model that answered, if the request named another; null otherwise. */
   readonly servedPrice: PinnedPrice | null;
   /** Undefined for the standard service tier and no calls of hosted tools. */
   readonly billing: Billing | undefined;
   readonly doubts: readonly Doubt[];
 }
 
-/** By the price that was asked for, at the standard tier, without hosted tools. */
+/** Terms of an answer at the price of the requested model, at the standard tier, without hosted tools. */
 const plainlyBilled: Billed = { servedPrice: null, billing: undefined, doubts: noDoubts };
 
-/** Decides it from what the answer states, else from what the request does; null for an answer that says nothing. */
+/**
+ * Returns the terms that the answer states. Uses the request's terms for those that it leaves out; `answer` is null if it
+ * states none.
+ */
 export function billedAs(quote: Quote, answer: AnswerTerms | null): Billed {
   const { serviceTier: asked, hostedTools } = quote.request.terms ?? plainTerms;
   const stated = serviceTierOf(answer?.serviceTier);
@@ -34,7 +37,7 @@ export function billedAs(quote: Quote, answer: AnswerTerms | null): Billed {
     ? undefined
     : { serviceTier, calls: Object.fromEntries(made.map((kind) => [kind, calls[kind] ?? 0])) };
   const price = quote.model?.price?.version;
-  // Without a price there is no amount that could be doubted.
+  // Without a price there is no amount, so there is nothing to doubt.
   if (price === undefined) return { servedPrice: null, billing, doubts: [] };
   const served = servedBy(quote, answer?.servedModel ?? null);
   if (isStandard && hostedTools === null && !served.isOther) return plainlyBilled;
@@ -56,26 +59,26 @@ const noCalls: ToolCalls = {};
 
 const previewSearch = "web_search_preview_call";
 
-/** An answer does not tell searches of the preview tool, which has a fee of its own, from others. */
+/** Returns the calls by their fees. An answer does not distinguish calls of the preview search tool, whose fee differs. */
 function callsOf(stated: ToolCalls = noCalls, asked: HostedTools | null): ToolCalls {
   if (stated["web_search_call"] === undefined || asked?.calls.includes(previewSearch) !== true) return stated;
   const { web_search_call: searches, ...others } = stated;
   return { ...others, [previewSearch]: searches };
 }
 
-/** The model that an answer names, where it is another one than was asked for. */
+/** Comparison of the model that answered with the requested model. */
 interface Served {
   readonly isOther: boolean;
-  /** Its price for this request; null where it is the one that was asked for, and where it has none. */
+  /** Price for this request of the model that answered. Null if it is the requested model, or has no price. */
   readonly price: PinnedPrice | null;
 }
 
 const asAsked: Served = { isOther: false, price: null };
 
-/** Compares the model that answered with the one that was asked for, by the prices in force at the admission. */
+/** Compares the model that answered with the requested model, by the prices in force at the admission. */
 function servedBy({ request, model, at, catalogue }: Quote, name: string | null): Served {
   if (name === null || model === undefined || name === request.model || name === model.id) return asAsked;
-  // Some gateways put the provider before the name.
+  // Some gateways write the provider before the name.
   const bare = name.slice(name.lastIndexOf("/") + 1);
   // The ceiling price is no evidence of what an unknown model costs.
   const known = (each: string): CatalogueModel | undefined => catalogue.named(each, at);
@@ -91,7 +94,7 @@ function servedBy({ request, model, at, catalogue }: Quote, name: string | null)
   return { isOther: true, price: found.unit === model.unit ? (pricedFor(request, found)?.price ?? null) : null };
 }
 
-/** Reports whether an unknown name is the other one with a date or a revision after it. */
+/** Returns true if a name is the requested name, or that name followed by a date or a revision. */
 function isRevision(name: string, asked: string): boolean {
   const bare = asked.slice(asked.lastIndexOf("/") + 1);
   return (
@@ -100,7 +103,10 @@ function isRevision(name: string, asked: string): boolean {
   );
 }
 
-/** Returns headers with an answer's cost and its budget's remaining room, by reported usage and the hold's result. */
+/**
+ * Returns headers with the cost of an answer and the room left in its budget. Returns none without a price or reported
+ * usage.
+ */
 export function costHeaders({ price, room, hold }: Held, quote: Quote, answer: ModelAnswer): HeaderList {
   const usage = usageIn(quote.model?.unit ?? "token", answer.usage, quote.request.classes.prompt);
   if (price === null || usage === undefined) return [];
@@ -115,5 +121,5 @@ export function costHeaders({ price, room, hold }: Held, quote: Quote, answer: M
   return [...cost, ["x-farebox-budget-remaining-usd", formatUsd((left < 0n ? noMoney : left) as PicoUsd)]];
 }
 
-/** Says that the cost is not of the model's own price. */
+/** Header of a cost that is not by the model's own price. */
 const ceilingMark = ["x-farebox-price", ceilingPrice] as const;

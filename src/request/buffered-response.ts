@@ -15,35 +15,38 @@ import {
 } from "./response.ts";
 import type { Mask } from "./mask.ts";
 
-/** Largest answer that is held until it is whole, so that its headers can state its cost. */
+/** Largest answer that is held until it is complete, in bytes. It is held so that its headers can state its cost. */
 export const heldBytesMax = 1024 * 1024;
 
 type BufferedDeps = ResponseDeps & {
   readonly reader: AnswerReader;
   readonly mask: Mask;
   costHeaders(answer: ModelAnswer): HeaderList;
-  /** Decides on a whole answer before its client sees it. `plain`: decoded; undefined where it cannot be. Null passes it on. */
+  /**
+   * Decides on a complete answer before its client gets it. `plain`: the decoded body; undefined if it cannot be decoded.
+   * Returns null to pass the answer on.
+   */
   inspect(status: number, plain: Buffer | undefined): Verdict | null | Promise<Verdict | null>;
   /** Largest answer that is held, in bytes. */
   readonly bytesMax: number;
-  /** Ends the call if an answer that must be held is larger; null passes a larger answer on as it arrives. */
+  /** Ends the call if the answer is larger than `bytesMax`. Null if a larger answer is passed on as it arrives. */
   readonly onTooLarge: (() => void) | null;
 };
 
 interface Decoded {
-  /** True where the reader has all of it. */
+  /** True if the reader got the whole answer. */
   readonly isRead: boolean;
-  /** All of it; undefined where it cannot be decoded, has begun to leave, or is too large to be kept. */
+  /** Whole decoded answer. Undefined if it cannot be decoded, was partly passed on, or is too large to be kept. */
   readonly plain: Buffer | undefined;
 }
 
-/** A plain answer, held until whole. One that is too large passes as it arrives, or is refused. */
+/** Holds an answer until it is complete. An answer that is too large is passed on as it arrives, or refused. */
 export class BufferedResponse implements ResponseMode {
   readonly #deps: BufferedDeps;
-  /** Bytes that have not left yet. */
+  /** Bytes that have not been passed on yet. */
   #held: Buffer[] = [];
   #bytes = 0;
-  /** A compressed answer, to be read when it is decoded. */
+  /** Compressed answer, which is decoded at its end; undefined for an answer without compression. */
   readonly #compressed: KeptBytes | undefined;
   #passing = false;
 
@@ -107,7 +110,10 @@ export class BufferedResponse implements ResponseMode {
     return head.status >= 300 ? { kind: "status", status: head.status } : { kind: "unknown", reason };
   }
 
-  /** Answers with the bytes as they came, unless they repeat the gateway's credential. `plain`: decoded; undefined if undecodable. */
+  /**
+   * Answers with the gateway's bytes unless `show` or the mask changes them. `plain`: the decoded body; undefined if it
+   * cannot be decoded.
+   */
   #answer(bytes: Buffer, plain: Buffer | undefined, answer: ModelAnswer | undefined, show: Shown): void {
     const { exchange, head, headers, mask } = this.#deps;
     const masked = plain === undefined ? bytes : mask(show(plain));
@@ -119,7 +125,7 @@ export class BufferedResponse implements ResponseMode {
     exchange.answer(head.status, sent, body);
   }
 
-  /** Stops holding: passes on what has arrived, and the rest as it arrives. */
+  /** Stops holding. Passes on the bytes that have arrived, and later bytes as they arrive. */
   #pass(): void {
     const { exchange, head, headers } = this.#deps;
     this.#passing = true;
@@ -128,7 +134,7 @@ export class BufferedResponse implements ResponseMode {
     this.#held = [];
   }
 
-  /** Gives the reader the decoded bytes. */
+  /** Decodes the answer and passes it to the reader. */
   async #decode(compressed: KeptBytes): Promise<Decoded> {
     const bytes = compressed.whole();
     if (bytes === undefined) return { isRead: false, plain: undefined };

@@ -10,11 +10,11 @@ export type WholeAnswer =
 
 interface WholeCall {
   readonly answer: Promise<WholeAnswer>;
-  /** Ends it now; nothing happens where it has ended. */
+  /** Ends the call now. Has no effect on a call that has ended. */
   stop(): void;
 }
 
-/** Sends a request and gathers all of its answer, up to so many bytes. */
+/** Sends a request and collects its whole answer, up to `bytesMax` bytes. */
 function sendWhole(gateway: Gateway, request: GatewayRequest, bytesMax: number): WholeCall {
   const { promise, resolve } = Promise.withResolvers<WholeAnswer>();
   const chunks: Buffer[] = [];
@@ -51,13 +51,13 @@ function sendWhole(gateway: Gateway, request: GatewayRequest, bytesMax: number):
   };
 }
 
-/** Largest answer about tasks that is held, in bytes: records may carry images as text. */
+/** Largest answer about tasks that is held, in bytes. It is large because records may contain images as text. */
 export const taskAnswerBytesMax = 32 * 1024 * 1024;
 
-/** Answers fetched whole are records, not media. */
+/** Largest record that is fetched, in bytes. Records other than those of tasks contain no media. */
 export const recordBytesMax = 4 * 1024 * 1024;
 
-/** Asks the gateway for something small, and waits for all of it. */
+/** Fetches a small record from the gateway. Resolves with the whole answer. */
 export function fetchWhole(gateway: Gateway, path: string, silenceMs: number): Promise<WholeAnswer> {
   return sendWhole(gateway, requestFor(path, silenceMs), recordBytesMax).answer;
 }
@@ -67,7 +67,7 @@ function requestFor(path: string, silenceMs: number): GatewayRequest {
   return { method: "GET", path, headers, body: undefined, silenceMs };
 }
 
-/** Fetches records of tasks for Farebox itself. */
+/** Fetches records of tasks for Farebox's own use. */
 export class RecordFetcher {
   readonly #deps: { readonly gateway: Gateway; readonly clock: Clock; readonly limits: ForwardLimits };
   readonly #running = new Set<WholeCall>();
@@ -77,7 +77,7 @@ export class RecordFetcher {
     this.#deps = deps;
   }
 
-  /** Returns the decoded body of an answer of success; undefined where there is none. */
+  /** Returns the decoded body of a successful answer; undefined otherwise. */
   async fetch(path: string): Promise<Buffer | undefined> {
     if (this.#stopped) return undefined;
     const { gateway, clock, limits } = this.#deps;
@@ -92,7 +92,7 @@ export class RecordFetcher {
     return isPlain(encoding) ? answer.bytes : decoded(answer.bytes, encoding ?? "", decodedBytesMax);
   }
 
-  /** Ends every running call now, and those that come later. */
+  /** Ends every running call now. Later fetches return undefined at once. */
   stopAll(): void {
     this.#stopped = true;
     for (const call of this.#running) call.stop();

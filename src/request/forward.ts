@@ -20,42 +20,48 @@ import { maskedHeaders, maskedText, type Mask } from "./mask.ts";
 import { sharedPace, timedPace, type StreamWatch } from "./stream-watch.ts";
 import { Upload } from "./upload.ts";
 
-/** A request to forward, and the treatment of its answer. */
+/** Request to forward, and rules for its answer. */
 export interface ForwardParams {
   readonly exchange: Exchange;
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer | Upload | undefined;
-  /** Reads the answer. */
+  /** Endpoint that reads the answer. */
   readonly endpoint: Endpoint;
-  /** True where the client asked for a stream, which ends with its client. */
+  /** True if the client asked for a stream. A stream ends when its client leaves. */
   readonly stream: boolean;
-  /** True if the usage chunk, which the client did not ask for, is removed. */
+  /** True if the usage chunk is removed because the client did not ask for it. */
   readonly dropUsageChunk: boolean;
-  /** The refusal that ends a stream which reached a maximum that Farebox wrote; null where the gateway's own event may end it. */
+  /** Refusal for a stream that reaches the maximum that Farebox wrote. Null if the gateway's own last event is passed on. */
   readonly cutAtMaximum: Refusal | null;
-  /** Watches a stream that could outgrow its hold. */
+  /** Watch over a stream that could outgrow its hold; undefined for others. */
   readonly watch: StreamWatch | undefined;
-  /** Headers of our own, whatever the answer is. */
+  /** Headers that Farebox adds to every answer. */
   readonly ownHeaders: HeaderList;
-  /** Holds the answer until it is whole, whatever it is, up to so many bytes; null holds short plain answers alone. */
+  /**
+   * Largest answer in bytes if an answer of any kind must be held until it is complete. Null if only short answers are
+   * held.
+   */
   readonly wholeBytesMax: number | null;
-  /** Decides on a held answer before its client sees it. `plain`: decoded; undefined where it cannot be. Null passes it on. */
+  /**
+   * Decides on a held answer before its client gets it. `plain`: the decoded body; undefined if it cannot be decoded.
+   * Returns null to pass the answer on.
+   */
   inspect(status: number, plain: Buffer | undefined): Verdict | null | Promise<Verdict | null>;
-  /** Headers that an answer with reported usage gets: what it cost. */
+  /** Returns headers with the cost of an answer; none if it reports no usage. */
   costHeaders(answer: ModelAnswer): HeaderList;
 }
 
 export interface Forwarder {
   forward(params: ForwardParams): Promise<Forwarded>;
-  /** Ends every running call now; each is settled as cut or unknown. */
+  /** Ends every running call and every later one. A call that was sent is settled as cut or unknown. */
   stopAll(): void;
 }
 
 export interface ForwardLimits {
-  /** Milliseconds without a byte from the gateway. */
+  /** Longest time without a byte from the gateway, in milliseconds. */
   readonly silenceMs: number;
-  /** Milliseconds that one answer may take as a whole. */
+  /** Longest time for a whole answer, in milliseconds. */
   readonly wholeMs: number;
 }
 
@@ -63,7 +69,7 @@ function isJson(contentType: string | undefined): boolean {
   return /^application\/(?:[\w.+-]+\+)?json\b/i.test(contentType ?? "");
 }
 
-/** Passes the client's bytes to the gateway unchanged, and the gateway's to the client as they arrive. */
+/** Creates a forwarder. It sends requests to the gateway and passes the answers on as `ForwardParams` states. */
 export function createForwarder(deps: {
   readonly gateway: Gateway;
   readonly clock: Clock;
@@ -73,7 +79,7 @@ export function createForwarder(deps: {
   const { clock, limits } = deps;
   const running = new Running<Forwarding>();
   let stopped = false;
-  /** One timer for all: the limit is the same for each, so the oldest call reaches it first. */
+  /** Timer for all calls. One is enough because the limit is the same, so the oldest call reaches it first. */
   let sweep: Timer | undefined;
   const endOverdue = (): void => {
     sweep = undefined;
@@ -119,7 +125,7 @@ class Forwarding implements GatewayReceiver, Indexed {
   #head: GatewayHead | undefined;
   #firstByteAt: number | null = null;
   #terms: AnswerTerms | null = null;
-  /** True where a header of the answer repeats the gateway's credential. */
+  /** True if a header of the answer repeats the gateway's credential. */
   #repeatsKey = false;
   #over = false;
 
@@ -152,7 +158,7 @@ class Forwarding implements GatewayReceiver, Indexed {
     }
   }
 
-  /** Ends the call from our side, with a refusal for the client. */
+  /** Ends the call, with a refusal for the client. */
   stop(stopped: Stopped): void {
     if (this.#over) return;
     const sent = this.#call?.sent ?? false;
@@ -168,7 +174,7 @@ class Forwarding implements GatewayReceiver, Indexed {
     }
   }
 
-  /** Chooses the treatment of an answer by its head. */
+  /** Chooses the response mode by the head of the answer. */
   #begin(head: GatewayHead): void {
     this.#head = head;
     const given = answerHeaders(head.rawHeaders);
@@ -235,7 +241,7 @@ class Forwarding implements GatewayReceiver, Indexed {
     }
   }
 
-  /** Ends the call for a bug of ours. Thrown from an event of the engine's socket, it would end the process. */
+  /** Ends the call after a bug in Farebox. An error thrown from an event of the engine's socket would end the process. */
   #fault(bug: unknown): void {
     if (this.#over) return;
     this.#call?.abort();
@@ -266,20 +272,23 @@ class Forwarding implements GatewayReceiver, Indexed {
     this.#finish(ending);
   }
 
-  /** A stream ends with its client. A plain answer is billed anyway and only it says how much, so it is read to its end. */
+  /**
+   * Ends a stream when its client leaves. Reads other answers to their end: they are billed anyway, and only they state the
+   * usage.
+   */
   #clientGone(): void {
     if (this.#over) return;
     if (this.#call?.sent === true && !this.#params.stream && !this.#isUploading) this.#call.resume();
     else this.stop(clientLeft);
   }
 
-  /** True while the gateway has only a part of the request, which it cannot bill. */
+  /** True while the gateway has only a part of the request. It cannot bill a part. */
   get #isUploading(): boolean {
     const { body } = this.#params;
     return body instanceof Upload && !body.isComplete;
   }
 
-  /** Ends a call that was sent: a stream is cut; of a plain answer it is not known whether it was billed. */
+  /** Ends a call that was sent. A stream is cut. For other answers it is not known whether the gateway bills them. */
   #break(reason: string, refusal: Refusal): void {
     if (this.#mode !== undefined) {
       try {
@@ -313,9 +322,9 @@ class Forwarding implements GatewayReceiver, Indexed {
     if (this.#over) return;
     this.#over = true;
     this.#params.watch?.end();
-    // The rest of an unfinished upload is skipped, so that the client can read its answer.
+    // A client may read its answer only after it has sent its whole body, so the remaining bytes are discarded.
     if (this.#isUploading) (this.#params.body as Upload).discard();
-    // A bug while reading an answer fails its request, not the process.
+    // A bug in code that reads an answer fails the request, not the process.
     if (ending instanceof Promise)
       void ending.then(
         (known) => this.#done(this.#forwarded(known)),
@@ -329,7 +338,7 @@ class Forwarding implements GatewayReceiver, Indexed {
     const requestId = this.#head?.header("x-request-id");
     return {
       ending,
-      // Stored terms must not repeat the credential either.
+      // The credential must not be stored, so the terms are masked too.
       terms: this.#terms && maskedTerms(this.#terms, this.#mask),
       gatewayRequestId:
         requestId === undefined ? null : storedText(this.#repeatsKey ? maskedText(requestId, this.#mask) : requestId),
@@ -344,14 +353,14 @@ function maskedTerms(terms: AnswerTerms, mask: Mask): AnswerTerms {
   return servedModel === terms.servedModel ? terms : { ...terms, servedModel };
 }
 
-/** An element of `Running`, which keeps its index so that it can be removed in constant time. */
+/** Element of `Running`. It keeps its index so that it can be removed in constant time. */
 interface Indexed {
   index: number;
 }
 
 /**
- * Running items, in no order. A plain array: a Set that every request joins and leaves keeps a chain of dead tables,
- * through which dead requests seem alive to the garbage collector (measured: a quarter of all allocations).
+ * Set of running items, without an order. Uses an array: a Set to which every request is added and removed keeps a chain of
+ * old tables, which keep finished requests reachable for the garbage collector (measured: a quarter of all allocations).
  */
 export class Running<T extends Indexed> {
   readonly #items: T[] = [];
@@ -361,7 +370,7 @@ export class Running<T extends Indexed> {
     this.#items.push(item);
   }
 
-  /** Moves the last item to its index. */
+  /** Removes an item and moves the last item to its index. */
   remove(item: T): void {
     const last = this.#items.pop();
     if (last === undefined || last === item) return;

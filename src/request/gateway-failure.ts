@@ -2,13 +2,13 @@ import type { Refusal } from "../core/refusals.ts";
 import type { GatewayFailure } from "../ports/gateway.ts";
 import type { Ending } from "./response.ts";
 
-/** A call to the gateway that gave no whole answer. `too_large`: more than Farebox holds. */
+/** Failure of a call to the gateway that got no complete answer. `too_large`: the answer is larger than Farebox holds. */
 export type WholeFailure =
   | Exclude<GatewayFailure, { readonly kind: "silent" }>
   | { readonly kind: "silent"; readonly timeoutMs: number }
   | { readonly kind: "too_large" };
 
-/** A call that Farebox ended. `reason` is stored with the charge; `refusal` is for the client. */
+/** End of a call that Farebox stopped. `reason` is stored with the charge; `refusal` is for the client. */
 export interface Stopped {
   readonly kind: "stopped";
   readonly reason: string;
@@ -37,8 +37,8 @@ interface FailedCall {
 }
 
 /**
- * Returns how a failed call ends its charge, and the refusal for its client. The only switch over these failures.
- * `isSent`: bytes of the request may have reached the gateway, which may then bill it.
+ * Returns the ending of a failed call for its charge, and the refusal for its client. No other code decides on these failures.
+ * `isSent`: true if the gateway may have got bytes of the request, and so may bill it.
  */
 export function failedCall(failure: WholeFailure | Stopped, isSent: boolean): FailedCall {
   switch (failure.kind) {

@@ -29,11 +29,11 @@ import { WrittenText } from "./written-text.ts";
 
 /** Longest pause while an extension is pending, in milliseconds. The reserve covers output that the gateway sends meanwhile. */
 export const pauseMsMax = 2_000;
-/** Time for output that had arrived when a stream is ended, in milliseconds: it was billed, so it is passed on and counted. */
+/** Time to read output that arrived before a stream is ended, in milliseconds. It is billed, so it is passed on and counted. */
 const drainMs = 10;
 /** Longest time until the gateway notices a stream's end, in milliseconds. */
 const noticeMs = 50;
-/** Pauses before a ledger that could not be written is asked again. Milliseconds. */
+/** First and longest pause before another try if the ledger could not be written, in milliseconds. */
 const retryMs = { first: 50, longest: 1_000 } as const;
 
 interface GrowParams {
@@ -43,9 +43,9 @@ interface GrowParams {
   readonly growth: Growth;
   readonly quote: Quote & { readonly model: CatalogueModel };
   readonly body: Buffer;
-  /** The output tokens of a maximum that the request states, which the hold covers; null where it states none. */
+  /** Output tokens of the maximum that the request states. The hold covers them. Null if the request states none. */
   readonly statedTokens: number | null;
-  /** Called once for a stream without a stated maximum: when it comes at once, or at its end if it came live. */
+  /** Receives the kind of a stream without a stated maximum, once. A burst is reported early, a live stream at its end. */
   readonly saw: (kind: StreamKind) => void;
 }
 
@@ -60,9 +60,9 @@ export interface GrowDeps {
 }
 
 /**
- * The hold of one stream that states no maximum. Output is bounded by its bytes, and counted if that is not enough.
- * Extensions are requested ahead of need. If one is late, reading pauses; if it is refused and the hold is used up, the
- * stream ends.
+ * Extends the hold of a stream while it runs. The output is bounded by its bytes, and counted if that is not enough.
+ * Extensions are requested before they are needed. If one is late, reading pauses. If it is refused and the hold is used
+ * up, the stream ends.
  */
 export class GrowingHold implements StreamWatch {
   readonly #deps: GrowDeps;
@@ -73,7 +73,7 @@ export class GrowingHold implements StreamWatch {
   #stream: WatchedStream | undefined;
   #isReadable = true;
   readonly #written: WrittenText;
-  /** Output that the gateway was writing unread when the stream was ended for its hold; 0 where it ended otherwise. */
+  /** Tokens that the gateway wrote but Farebox did not read, because the stream was ended for its hold; 0 if it was not. */
   inFlightTokens = 0;
   #refused = false;
   #tightened = false;
@@ -82,7 +82,7 @@ export class GrowingHold implements StreamWatch {
   #wake: (() => void) | undefined;
   #state: "growing" | "ending" | "over" = "growing";
   readonly #judge: BurstJudge;
-  /** Tokens by which a count may pass a stated maximum before the gateway is considered not to obey it. */
+  /** Tokens by which a count may exceed a stated maximum before the gateway is assumed to ignore the maximum. */
   readonly #slack: number;
   readonly unreadBytes: number;
   #isWorking = false;
@@ -107,7 +107,7 @@ export class GrowingHold implements StreamWatch {
   }
 
   cannotRead(): void {
-    // The gateway is assumed to obey a stated maximum if the output cannot be seen.
+    // If the output cannot be read, the gateway is assumed to obey a stated maximum.
     if (this.#isStated) return this.end();
     this.#isReadable = false;
     this.#pause();
@@ -127,7 +127,7 @@ export class GrowingHold implements StreamWatch {
       if (this.#counts()) this.#written.inFlight(bytes);
     },
     media: () => {
-      // No text bounds an image or sound: as for an unreadable stream, the worst case is held before it continues.
+      // Text does not bound an image or a sound. As for an unreadable stream, the worst case is held before it continues.
       if (this.#isStated || !this.#counts() || !this.#isReadable) return;
       this.#isReadable = false;
       if (this.#state !== "growing") return;
@@ -136,7 +136,7 @@ export class GrowingHold implements StreamWatch {
     },
   };
 
-  /** Reports whether the output can still outgrow the hold. */
+  /** Returns true if the output can still outgrow the hold. */
   #counts(): boolean {
     return this.#state !== "over" && !isWorstCase(this.#progress(), this.#growth);
   }
@@ -160,7 +160,7 @@ export class GrowingHold implements StreamWatch {
     this.#wake?.();
   }
 
-  /** Returns what is held, as soon as no extension is under way. Asked for after the end. */
+  /** Returns the amount held once no extension is in progress. Callers use it after the end. */
   async settled(): Promise<PicoUsd> {
     await this.#work;
     return this.#hold;
@@ -174,7 +174,7 @@ export class GrowingHold implements StreamWatch {
     });
   }
 
-  /** One step after the other until there is none to take. */
+  /** Takes steps until none is needed. */
   async #grow(): Promise<void> {
     while (this.#state === "growing") {
       const step = this.#step();
@@ -215,12 +215,12 @@ export class GrowingHold implements StreamWatch {
         this.#retryMs = Math.min(this.#retryMs * 2, retryMs.longest);
         return;
       case "not_pending":
-        // The charge has been settled elsewhere: nothing more can be held for this stream.
+        // Other code has settled the charge, so nothing more can be held for this stream.
         return this.#stop({ code: "ledger_unavailable", running: true });
     }
   }
 
-  /** Looks for room in the prompt's bound; then uses up the hold; then ends the stream. */
+  /** Counts the prompt to free room in the hold. If that fails, the stream uses up the hold and is then ended. */
   async #noRoom(shortage: Shortage): Promise<void> {
     const isLast = this.#refused || !this.#isReadable;
     this.#refused = true;
@@ -230,7 +230,7 @@ export class GrowingHold implements StreamWatch {
     await this.#stop({ code: "budget_exceeded", shortage, scopeName, running: true });
   }
 
-  /** Counts the prompt, once: the excess of its bound pays for output. Returns false if there is none. */
+  /** Counts the prompt once. The difference to its bound covers output. Returns false if that adds nothing. */
   async #tighten(): Promise<boolean> {
     if (this.#tightened) return false;
     this.#tightened = true;
@@ -243,7 +243,7 @@ export class GrowingHold implements StreamWatch {
     return this.#covered > before;
   }
 
-  /** Ends the stream, after what had arrived of it. */
+  /** Ends the stream after the bytes that have arrived are read. */
   async #stop(refusal: Refusal): Promise<void> {
     if (this.#state !== "growing") return;
     this.#state = "ending";
@@ -277,7 +277,7 @@ export class GrowingHold implements StreamWatch {
     this.#stream?.pace.resume();
   }
 
-  /** Waits until the time is over or waiting is pointless. */
+  /** Waits for a time. Ends early if the stream ends. */
   #sleep(ms: number): Promise<void> {
     return new Promise((resolve) => {
       const timer = this.#deps.clock.after(ms, resolve);
@@ -301,7 +301,7 @@ export class GrowingHold implements StreamWatch {
     return tokensCovered(this.#hold, this.#growth.costAt, this.#growth.outputTokensMax);
   }
 
-  /** Returns the amount that the hold lacks for so many tokens. */
+  /** Returns the amount that the hold lacks to cover `tokens`. */
   #lacking(tokens: number): PicoUsd {
     const lacking = this.#growth.costAt(tokens) - this.#hold;
     return (lacking > 0n ? lacking : 0n) as PicoUsd;

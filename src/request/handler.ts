@@ -4,32 +4,32 @@ import type { Authenticate, Authenticated } from "./authenticate.ts";
 
 /** Facts about an answered exchange, for the request's metrics and its log line. */
 export interface Summary {
-  /** The catalogue's id, `other` for a model that it does not know; null where none was asked for. */
+  /** Id of the model in the catalogue, or `other` for an unknown model. Null if the request needs no model. */
   readonly model: string | null;
   readonly stream: boolean;
-  /** From arrival to the first byte of the answer. Milliseconds; null where there was none. */
+  /** Time from arrival to the first byte of the answer, in milliseconds; null if there was no answer. */
   readonly firstTokenMs: number | null;
-  /** From arrival to sending to the gateway. Milliseconds; null where nothing was sent. */
+  /** Time from arrival to the call to the gateway, in milliseconds; null if nothing was sent. */
   readonly overheadMs: number | null;
-  /** Its route, if that is not the path of its registration. */
+  /** Route of the exchange, if it differs from the registered path. */
   readonly route?: string;
-  /** A bug that stopped it after it was admitted; undefined for none. */
+  /** Error of a bug that stopped the request after its admission; undefined for none. */
   readonly error?: unknown;
 }
 
 /** Answers one exchange. Resolves when its answer is complete. */
 export type Handler = (exchange: Exchange) => Promise<Summary>;
 
-/** The summary of an exchange that never reached the gateway. */
+/** Summary of an exchange that never reached the gateway. */
 export const notForwarded: Summary = { model: null, stream: false, firstTokenMs: null, overheadMs: null };
 
-/** Answers with our own error. */
+/** Answers with an error of Farebox. */
 export function refuse(exchange: Exchange, refusal: Refusal): Summary {
   exchange.refuse(refusal);
   return notForwarded;
 }
 
-/** Handles requests with a valid key; without one, if the settings allow it. */
+/** Returns a handler that refuses requests without a valid key, unless the settings permit them. */
 export function withKey(
   authenticate: Authenticate,
   handle: (exchange: Exchange, who: Authenticated) => Promise<Summary>,

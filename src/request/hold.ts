@@ -11,19 +11,19 @@ import { sendBeforeFile, unnamedModel } from "../wire/form.ts";
 import type { Authenticated } from "./authenticate.ts";
 import { firstHold, type Growth, type Pricer, type Quote, type Reservation } from "./price.ts";
 
-/** A durable pending charge, before a byte has left for the gateway. */
+/** Durable pending charge. It is written before the first byte is sent to the gateway. */
 export interface Held {
   readonly id: string;
   readonly route: string;
   readonly hold: PicoUsd | null;
-  /** Growth of a hold that is only a first slice. */
+  /** Growth of a hold that covers only the first slice; null for a hold of the whole cost. */
   readonly growth: Growth | null;
   readonly price: PriceVersion | null;
-  /** Room of the tightest hard budget in addition to this hold; null when none applies to the caller. */
+  /** Room that the tightest hard budget has in addition to this hold; null if no hard budget applies to the caller. */
   readonly room: PicoUsd | null;
 }
 
-/** A request with a maximum that was written so that it fits its budget. */
+/** Request into which Farebox wrote a maximum so that it fits its budget. */
 export interface FittedRequest {
   readonly quote: Quote;
   readonly body: Buffer;
@@ -34,7 +34,7 @@ type Holding<Fitted = FittedRequest> =
   | { readonly ok: true; readonly held: Held; readonly fitted: Fitted | null }
   | { readonly ok: false; readonly refusal: Refusal };
 
-/** A request whose hold is written. */
+/** Request for which a hold is written. */
 interface HoldRow {
   readonly id: string;
   readonly kind: HoldKind;
@@ -50,7 +50,7 @@ interface HoldRow {
   readonly retry: number;
 }
 
-/** Asks the ledger to hold an amount. Every admission does so here. */
+/** Asks the ledger to hold an amount. Every admission calls this function. */
 export function writeHold(
   ledger: Pick<Charging, "hold">,
   { id, kind, route, who, quote, tags, retry }: HoldRow,
@@ -78,13 +78,13 @@ export function writeHold(
 interface HoldParams<Fitted = FittedRequest> extends HoldRow {
   readonly quote: Quote;
   readonly body: Buffer;
-  /** The output that the hold is for, and what decided it; null where no text is limited. */
+  /** Output that the hold covers, and the reason for that number; null if the endpoint has no maximum for text. */
   readonly basis: HoldBasis | null;
-  /** The same request with a maximum that fits its budget; null where it must not get one. */
+  /** Returns the same request with a maximum that fits its budget. Null if Farebox must not write a maximum. */
   readonly fitted: ((tokens: number) => Fitted | null) | null;
 }
 
-/** Most times that a request is fitted again because the room has shrunk. */
+/** Largest number of times that a request is fitted. It is fitted again if its budget's room has shrunk. */
 const fitsMax = 3;
 
 interface HoldDeps {
@@ -94,7 +94,7 @@ interface HoldDeps {
   readonly scopeName: (shortage: Shortage) => Promise<string>;
 }
 
-/** Reserves the worst case. Only when the cheap bound does not fit is the prompt counted, once. */
+/** Holds the worst case of a request. Counts the prompt only if the bound by its length does not fit. */
 export async function placeHold<Fitted extends FittedRequest>(
   deps: HoldDeps,
   given: HoldParams<Fitted>,
@@ -102,7 +102,7 @@ export async function placeHold<Fitted extends FittedRequest>(
   let params: HoldParams = given;
   let { reservation, result, counted } = await tryBoth(deps, params);
   let fitted: Fitted | null = null;
-  // Another request may take the room meanwhile: then less is requested.
+  // If another request takes the room meanwhile, a smaller maximum is tried.
   for (let fits = 0; fits < fitsMax && given.fitted !== null && isShort(result); fits++) {
     const tokens = deps.pricer.fit(given.quote, roomNow(result.shortage));
     const next = tokens === null ? null : given.fitted(tokens);
@@ -129,7 +129,7 @@ export async function placeHold<Fitted extends FittedRequest>(
     return { ok: false, refusal: await holdRefusal(result, asked, deps.scopeName) };
   }
   const price = params.quote.model?.price?.version ?? null;
-  // Without a hard budget the whole is held, so that nothing can outgrow it.
+  // Without a hard budget the whole worst case is held, so the answer cannot outgrow the hold.
   const growth = result.room === null ? null : reservation.growth;
   const hold = growth === null ? reservation.hold : firstHold(reservation);
   return { ok: true, held: { id: params.id, route: params.route, hold, growth, price, room: result.room }, fitted };
@@ -146,7 +146,7 @@ function tryHold({ ledger }: HoldDeps, params: HoldParams, reservation: Reservat
   });
 }
 
-/** Tries the worst case by the length of the body, then by a count of its prompt. */
+/** Tries a hold by the length of the body, then by a count of its prompt. */
 async function tryBoth(deps: HoldDeps, params: HoldParams): Promise<TryResult> {
   const reservation: Reservation = params.quote;
   const result = await tryHold(deps, params, reservation);
@@ -171,7 +171,7 @@ async function affordableIn(
 interface TryResult {
   readonly reservation: Reservation;
   readonly result: HoldResult;
-  /** The tokens of the prompt; undefined where they were not counted. */
+  /** Tokens of the prompt; undefined if they were not counted. */
   readonly counted?: number | undefined;
 }
 
@@ -179,18 +179,21 @@ function isShort(result: HoldResult): result is Extract<HoldResult, { ok: false;
   return !result.ok && result.reason === "no_room";
 }
 
-/** Returns the room that the window has now, at least 0. */
+/** Returns the room that the window has now; at least 0. */
 function roomNow({ window }: Shortage): bigint {
   const room = window.budget.limit - window.spent - window.held;
   return room > 0n ? room : 0n;
 }
 
-/** Returns the room into which a counted hold must fit to change the refusal: an exhausted budget may be merely busy. */
+/**
+ * Returns the room into which a counted hold must fit to change the refusal. Ignores other holds if the budget is
+ * exhausted.
+ */
 function roomFor({ window, exhausted }: Shortage): bigint {
   return window.budget.limit - window.spent - (exhausted ? 0n : window.held);
 }
 
-/** Returns the refusal for a hold that was not placed. `fields`: those without a bound on their cost. */
+/** Returns the refusal for a hold that was not placed. `fields`: the request's fields whose cost has no bound. */
 export async function holdRefusal(
   result: Extract<HoldResult, { ok: false }>,
   asked: {
@@ -225,7 +228,7 @@ const unknownCost: Refusal = {
   message: "The cost of this path is not known, so a key under a hard budget cannot use it.",
 };
 
-/** Returns a budget's scope as its users know it. */
+/** Returns the name of a budget's scope, with the key's name instead of its id. */
 export async function scopeNameOf(scope: Scope, keys: Pick<KeyStore, "findById">): Promise<string> {
   const key = scope.kind === "key" ? await keys.findById(scope.key) : undefined;
   return namedScope(scope, () => key?.name);

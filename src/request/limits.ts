@@ -15,13 +15,13 @@ import { refuse, type Summary } from "./handler.ts";
 import { SlidingWindow } from "./sliding-window.ts";
 
 /**
- * The limits of keys and teams. Each request checks and takes room in one step without waiting, so that no two requests
- * of a proxy get the same room. The counters may be in another process, whose answer comes later.
+ * Applies the limits of keys and teams. It checks and takes room in one step without waiting, so that no two requests of a
+ * proxy get the same room. If the counters are in another process, the results are promises.
  */
 export interface Limiter {
-  /** Takes a request and a slot among the running ones, of the key and its team both or of neither. */
+  /** Counts a request and takes a slot, for both the key and its team. If one of them has no room, it counts for neither. */
   enter(who: Authenticated): Entry | Promise<Entry>;
-  /** Returns the remainder of each limit that applies to the caller, the key's before the team's. */
+  /** Returns the state of each limit that applies to the caller, the key's before the team's. */
   standing(who: Authenticated): readonly LimitStatus[];
 }
 
@@ -29,28 +29,28 @@ export type Entry =
   | { readonly ok: true; readonly slot: Slot }
   | { readonly ok: false; readonly refusal: Refusal; readonly headers: HeaderList };
 
-/** A request's slot among the running ones. */
+/** Slot of a running request. */
 export interface Slot {
-  /** True where a limit of tokens applies to it. */
+  /** True if a limit of tokens applies to the request. */
   readonly countsTokens: boolean;
   /** Reserves tokens under every limit that applies. Returns false, and reserves nothing, if they do not fit. */
   reserve(tokens: number): boolean | Promise<boolean>;
   /**
-   * As `reserve`, but returns a refusal if they do not fit. `exact`: the tokens were counted. A count above a whole
-   * limit never fits; a bound above it is cut to it, because the request may well be smaller.
+   * Reserves like `reserve`, but returns a refusal if the tokens do not fit. `exact`: the tokens were counted. A count above
+   * a limit never fits. A bound above a limit is reduced to the limit, because the request may be smaller.
    */
   reserveOrRefuse(tokens: number, exact: boolean): Refusal | null | Promise<Refusal | null>;
-  /** Replaces the reserved tokens by those that were used, once; null keeps the reservation. */
+  /** Replaces the reserved tokens by the used ones. Null keeps the reservation. Only the first call has an effect. */
   settleTokens(used: number | null): void;
-  /** Takes back the count of a request that a limit refused. */
+  /** Subtracts the request from the counters, because a limit refused it. */
   cancel(): void;
   /** Releases the slot; only the first call has an effect. */
   leave(): void;
-  /** Returns the remainder of the tighter limit of key and team, in OpenAI's names. */
+  /** Returns headers with the tighter limit of key and team, under OpenAI's names. */
   headers(): HeaderList;
 }
 
-/** The slot of a request that nothing limits: one for all. */
+/** Slot that all requests without limits share. */
 export const unlimited: Slot = {
   countsTokens: false,
   reserve: () => true,
@@ -61,7 +61,7 @@ export const unlimited: Slot = {
   headers: () => [],
 };
 
-/** A handler of requests that count against the limits of their key and team. */
+/** Returns a handler that counts requests against the limits of their key and team. */
 export function withSlot(
   limiter: Pick<Limiter, "enter">,
   handle: (exchange: Exchange, who: Authenticated, slot: Slot) => Promise<Summary>,
@@ -85,8 +85,8 @@ export function withSlot(
 }
 
 /**
- * Reserves a request's tokens: by a bound, and by a count only where the bound does not fit, as holds do. `count`
- * answers undefined where the prompt cannot be counted. The refusal leaves nothing behind but the slot.
+ * Reserves a request's tokens by a bound, and by a count only if the bound does not fit. `count` returns undefined if the
+ * prompt cannot be counted. A refused request keeps only its slot, until it leaves.
  */
 export async function reserveTokens(
   slot: Slot,
@@ -106,7 +106,7 @@ export async function reserveTokens(
 const headerPrefix = "x-ratelimit-";
 const headerNames = { rpm: "requests", tpm: "tokens" } as const;
 
-/** Returns the remainder of the tighter limit of a key and its team, in OpenAI's names. */
+/** Returns headers with the tighter limit of a key and its team, under OpenAI's names. */
 export function limitHeaders(standings: readonly LimitStatus[]): HeaderList {
   return (["rpm", "tpm"] as const).flatMap((kind) => {
     const tightest = tightestLimit(kind, standings);
@@ -120,7 +120,7 @@ export function limitHeaders(standings: readonly LimitStatus[]): HeaderList {
   });
 }
 
-/** "0s", "17s", "1m1s": as OpenAI writes it, in whole seconds rounded up. */
+/** Formats a time as OpenAI does, in whole seconds rounded up: "0s", "17s", "1m1s". */
 function spanText(ms: number): string {
   const seconds = Math.ceil(ms / 1000);
   return seconds < 60 ? `${seconds}s` : `${Math.floor(seconds / 60)}m${seconds % 60}s`;
@@ -133,33 +133,33 @@ interface Meter {
   running: number;
 }
 
-/** A key or team that limits a request, with the limits in force when it came. */
+/** Key or team that limits a request, with the limits in force when the request arrived. */
 interface Party {
   readonly scope: string;
   readonly limits: Limits;
   readonly meter: Meter;
-  /** Returns the usage that peers reported last. */
+  /** Returns the latest usage that peers reported. */
   readonly peers: () => LimitUse;
 }
 
-/** Returns the usage by peers of a key's or team's limits, by its id. */
+/** Returns the usage by peers of a key or team, by its id. */
 export type PeerUsage = (id: string) => LimitUse;
 
-/** It answers at once. */
+/** Limiter that counts in this process and returns results without waiting. */
 export interface ProcessLimiter extends Limiter {
   enter(who: Authenticated): Entry;
-  /** Returns the usage in this process, by the ids of keys and teams with limits and any usage. */
+  /** Returns the usage in this process by key or team id. Contains only limited keys and teams with any usage. */
   used(): Readonly<Record<string, LimitUse>>;
 }
 
 const free: Entry = { ok: true, slot: unlimited };
 
-/** Meters in memory before unused ones are removed. */
+/** Least number of meters in memory at which unused meters are removed. */
 const metersBeforeSweep = 1024;
 
 /**
- * Counts in this process, over any 60 seconds by the monotonic clock, and adds the usage that peers reported. Together
- * proxies exceed a limit by at most the requests that they admit between two reports, about a second's.
+ * Creates a limiter that counts over any 60 seconds by the monotonic clock and adds the usage that peers reported. Together,
+ * proxies exceed a limit by at most the requests that they admit between two reports, which is about a second.
  */
 export function createLimiter(deps: {
   readonly clock: Clock;
@@ -194,7 +194,7 @@ export function createLimiter(deps: {
 
   const partiesOf = ({ key, team }: Authenticated, now: number): Party[] => {
     const parties: Party[] = [];
-    // By its id: a meter belongs to the key, whatever secret it is used with.
+    // Uses the id, so that all secrets of a key share its meter.
     if (key !== null && isLimited(key.limits)) {
       parties.push(partyOf(`key:${key.name}`, key.limits, `key:${key.id}`, now));
     }
@@ -278,7 +278,7 @@ class LimitedSlot implements Slot {
     return limitRefusal(met);
   }
 
-  /** Returns unused tokens to the second in which they were reserved; counts additional ones now. */
+  /** Subtracts unused tokens in the second in which they were reserved. Counts additional tokens now. */
   settleTokens(used: number | null): void {
     const reserved = this.#reserved;
     this.#reserved = null;
@@ -316,7 +316,7 @@ class LimitedSlot implements Slot {
 
 const minuteMs = 60_000;
 
-/** Reports whether there is anything to count. */
+/** Returns true if any of the limits is set. */
 export function isLimited(limits: Limits | undefined): boolean {
   return limits !== undefined && (limits.rpm !== null || limits.tpm !== null || limits.parallel !== null);
 }
@@ -330,8 +330,8 @@ function usedOf({ meter, peers }: Party, now: number): LimitUse {
 }
 
 /**
- * Returns the time until the usage here and of peers has fallen to `most`. Of the peers only the sum is known: it is
- * assumed to leave the window evenly.
+ * Returns the milliseconds until the usage here and at peers falls to `most`. Only the sum of the peers' usage is known, so
+ * it is assumed to leave the window evenly.
  */
 function msUntilRoom(window: SlidingWindow, ofPeers: number, most: number, now: number): number {
   if (ofPeers <= most) return window.msUntilAtMost(most - ofPeers, now);
@@ -339,7 +339,7 @@ function msUntilRoom(window: SlidingWindow, ofPeers: number, most: number, now: 
 }
 
 interface Met extends LimitMet {
-  /** Estimated time until it would be admitted. */
+  /** Estimated time until the request would be admitted, in milliseconds. */
   readonly waitMs: number;
 }
 
@@ -364,7 +364,7 @@ function entryRefusal(parties: readonly Party[], now: number): Refusal | null {
   return limitRefusal(met);
 }
 
-/** Returns the refusal for the limit that lasts longest; null where none is met. */
+/** Returns the refusal for the limit with the longest wait; null if no limit is met. */
 function limitRefusal(all: readonly Met[]): Refusal | null {
   const longest = all.reduce<Met | null>(
     (worst, next) => (worst === null || next.waitMs > worst.waitMs ? next : worst),

@@ -3,10 +3,10 @@ import type { HeaderList } from "../ports/exchange.ts";
 /** Replacement for a secret or a private value. */
 export const hidden = "<hidden>";
 
-/** Replaces every occurrence of a secret in bytes; the same bytes where there is none. */
+/** Replaces every occurrence of a secret in bytes. Returns the same object if there is none. */
 export type Mask = (bytes: Buffer) => Buffer;
 
-/** Headers without a secret in their values; the same list where there is none. */
+/** Replaces the secret in the values of headers. Returns the same list if there is none. */
 export function maskedHeaders(headers: HeaderList, mask: Mask): HeaderList {
   const values = Buffer.from(headers.map(([, value]) => value).join("\n"), "latin1");
   const masked = mask(values);
@@ -15,19 +15,19 @@ export function maskedHeaders(headers: HeaderList, mask: Mask): HeaderList {
   return headers.map(([name], index) => [name, shown[index] ?? ""]);
 }
 
-/** A text of the gateway without the secret. */
+/** Replaces the secret in a text of the gateway. */
 export function maskedText(text: string, mask: Mask): string {
   const bytes = Buffer.from(text);
   const masked = mask(bytes);
   return masked === bytes ? text : masked.toString();
 }
 
-/** Base64 of fewer characters of a secret may be found by chance. */
+/** Least number of base64 characters that are searched for. Fewer may match other text by chance. */
 const base64CharsMin = 12;
 
 /**
- * Finds the secret as it is, in base64 (of both alphabets, inside a longer text too), and each of these with JSON's `\u` and
- * `\/` escapes. The text of escapes is searched only where there are any.
+ * Creates a mask for a secret. It finds the secret as it is, in base64 (both alphabets, also inside longer encoded text),
+ * and each of these with JSON's `\u` and `\/` escapes. It searches for escaped forms only if there are escapes.
  */
 export function createMask(secret: string): Mask {
   if (secret === "") return (bytes) => bytes;
@@ -49,8 +49,8 @@ const unicodeEscape = Buffer.from(String.raw`\u`);
 const slashEscape = Buffer.from(String.raw`\/`);
 
 /**
- * Returns a fast check whether bytes may hold one of the needles; it never misses one. It hashes four bytes at so many
- * places that any needle covers one of them, and compares them with all that the needles have.
+ * Returns a fast check for bytes that may contain a needle. It never misses one. It hashes four bytes at intervals so short
+ * that any needle covers such a group, and compares each hash with those of all groups of four bytes in the needles.
  */
 function filterFor(needles: readonly Buffer[]): (bytes: Buffer) => boolean {
   const step = Math.min(...needles.map(({ length }) => length)) - 3;
@@ -81,7 +81,7 @@ function without(bytes: Buffer, needle: Buffer): Buffer {
   return Buffer.concat(pieces);
 }
 
-/** The characters of base64 that depend on the secret alone, after 0, 1 or 2 other bytes of a group of three. */
+/** Returns the base64 characters that depend only on the secret, if 0, 1 or 2 other bytes precede it in a group of three. */
 function base64Forms(secret: string): string[] {
   const bytes = Buffer.from(secret);
   const forms = [0, 1, 2].flatMap((before) => {
@@ -92,7 +92,7 @@ function base64Forms(secret: string): string[] {
   return [...new Set(forms)].filter((form) => form.length >= base64CharsMin);
 }
 
-/** A pattern for one character, as it is or escaped; an escape within a text of JSON has more than one backslash. */
+/** Returns a pattern for a character, plain or escaped. An escape inside a JSON string within JSON has several backslashes. */
 function escapable(char: string): string {
   const code = char.codePointAt(0) ?? 0;
   const hex = Array.from(code.toString(16).padStart(4, "0"), (digit) =>

@@ -11,14 +11,14 @@ import type { Answered, Ending } from "./response.ts";
 
 export interface Metered {
   readonly model: CatalogueModel | undefined;
-  /** The request's bytes as they were sent. */
+  /** Body of the request as it was sent. */
   readonly body: Buffer;
   readonly request: ModelRequest;
-  /** Output that the gateway was writing unread when Farebox ended the stream. */
+  /** Tokens that the gateway wrote but Farebox did not read, because Farebox ended the stream. */
   readonly inFlightTokens: number;
 }
 
-/** Models that the catalogue does not know are counted with the most common tokenizer, and the largest context there is. */
+/** Properties assumed for models that the catalogue does not know: the most common tokenizer and the largest context. */
 const common = {
   encoding: "o200k_base",
   promptForm: "chat",
@@ -27,7 +27,7 @@ const common = {
   imagePartTokens: null,
 } as const;
 
-/** Pauses before a busy counter is asked again, in milliseconds; no one waits for a settlement. */
+/** Pauses before a busy counter is tried again, in milliseconds. They may be long, because no client waits for a settlement. */
 const retryMs = [50, 200, 1_000, 5_000, 20_000];
 
 interface MeterDeps {
@@ -36,8 +36,8 @@ interface MeterDeps {
 }
 
 /**
- * Decides how a request ended in terms of money: by the gateway's own usage, else by a count of what it wrote. Runs after the client
- * has its bytes.
+ * Determines the tokens of a request for its settlement: by the gateway's own usage, otherwise by a count of the output. Runs
+ * after the client has its answer.
  */
 export async function meterResponse(deps: MeterDeps, ending: Ending, of: Metered): Promise<Outcome> {
   const unit = of.model?.unit ?? "token";
@@ -48,7 +48,7 @@ export async function meterResponse(deps: MeterDeps, ending: Ending, of: Metered
       return ending.outcome;
     case "unknown": {
       const { reason, unreadBytes = 0 } = ending;
-      // The hold covers it, unless it was to grow.
+      // A hold of the whole cost covers these tokens. A growing hold may not.
       const unknownTokens =
         of.model === undefined ? 0 : Math.min(tokensOf(unreadBytes, of), outputBound(of.request.size, of.model));
       return { kind: "unknown", reason, ...(unknownTokens > 0 && { unknownTokens, doubts: ["unknown_output"] }) };
@@ -68,7 +68,7 @@ export async function meterResponse(deps: MeterDeps, ending: Ending, of: Metered
         };
       }
       if (isUncountable(of)) return { kind: "unknown", reason: "no_usage", doubts: boundedDoubts(of) };
-      // It has a price of requests, so nothing need be counted.
+      // The model has a price per request, so nothing needs to be counted.
       if (of.request.isUnseen === true)
         return { kind: "counted", tokens: noTokens, errorFactor: unchanged, hiddenTokens: 0 };
       const tokens = await countAll(deps, ending.texts, of);
@@ -94,7 +94,7 @@ export async function meterResponse(deps: MeterDeps, ending: Ending, of: Metered
   }
 }
 
-/** Asks again while the counter is busy; undefined where it stays so. */
+/** Counts tokens, and tries again while the counter is busy. Returns undefined if it stays busy. */
 async function counted({ clock }: MeterDeps, count: () => Promise<TokenCount>): Promise<number | undefined> {
   for (const pause of [0, ...retryMs]) {
     if (pause > 0) await new Promise<void>((resolve) => clock.after(pause, resolve));
@@ -109,7 +109,8 @@ async function countAll(deps: MeterDeps, texts: readonly string[], { model, body
   const text = request.prompt.text(body);
   const { imageParts } = request.size;
   const images = countImages(text.kind === "chat" ? text.chat.images : [], imageParts, model ?? common);
-  // Sounds and images of unknown size have no text; what the catalogue cannot bound cannot be counted.
+  // Sounds, files and images of unknown size have no text, so the catalogue's bounds are used. Without bounds there is no
+  // count.
   const bounded = model === undefined ? 0 : partTokens({ ...request.size, imageParts: images.unsized }, model);
   if (bounded === null) return undefined;
   const prompt = await counted(deps, () => countPromptText(deps.tokens, text, { encoding, promptForm }, contextTokens));
@@ -130,21 +131,21 @@ function reported({ tokens, clamped, doubts }: Usage, { model }: Metered): Outco
   return { kind: "reported", tokens, clamped, ...(all !== undefined && { doubts: all }) };
 }
 
-/** Returns the parts of an answer other than counted text, and reasons why the count may differ from the bill. */
+/** Returns the parts of an answer that are not counted text, and reasons why the count may differ from the bill. */
 function besideText(
   { uncountable, ranMs }: Answered & { readonly ranMs: number },
   of: Metered,
   { media, restsOnBound }: { readonly media: number; readonly restsOnBound: boolean },
 ): CountedOutput & { readonly doubts: readonly Doubt[] } {
-  // A price of requests is exact whatever was written.
+  // A price per request does not depend on the output.
   const { unknownBytes = 0, sealedBytes = 0, hasMedia = false } = isFlat(of) ? {} : (uncountable ?? {});
-  // What a model encrypts that reasons unseen is in its hidden tokens.
-  // Sealed bytes are base64 of at least as many as the text has.
+  // Hidden tokens already include the encrypted bytes of a model that reasons unseen.
+  // Sealed bytes are base64. Decoded, they are at least as many as the bytes of the text.
   const written = tokensOf(
     of.model?.reasons === true ? unknownBytes : unknownBytes + Math.ceil((sealedBytes * 3) / 4),
     of,
   );
-  // Rejected tokens of a predicted answer are billed, but not shown.
+  // Rejected tokens of a predicted answer are billed but not in the answer.
   const unknownTokens =
     written + (of.model === undefined || isFlat(of) ? 0 : predictedBound(of.request.size, of.model));
   const hidden = hiddenTokens(of, ranMs);
@@ -164,7 +165,7 @@ function besideText(
   };
 }
 
-/** Returns the doubt of a hold that rests on the catalogue's bound for images, audio or files. */
+/** Returns the doubt of a hold that uses the catalogue's bound for images, audio or files. */
 function boundedDoubts(of: Metered): readonly Doubt[] {
   const { size, isUnseen, isUnpriced } = of.request;
   const isBounded = hasParts(size) || (isUnseen === true && isUnpriced !== true);
@@ -179,30 +180,30 @@ function isFlat({ model }: Metered): boolean {
   return model?.price?.version.perRequest != null;
 }
 
-/** The most tokens that bytes can be whose meaning is not known. */
+/** Returns the largest number of tokens that bytes of unknown meaning can be. */
 function tokensOf(bytes: number, { model }: Metered): number {
   return scaleTokens(bytes, model?.tokensPerByte ?? unchanged);
 }
 
-/** The most that the model writes for all choices together; undefined for a model that is not known. */
+/** Returns the largest number of output tokens of all choices together; undefined for an unknown model. */
 function outputTokensMax({ model, request }: Metered): number | undefined {
   return model === undefined ? undefined : model.outputTokensMax * request.size.choices;
 }
 
-/** Reports whether the cost cannot be counted from text; a price of requests needs no text. */
+/** Returns true if the cost cannot be counted from text. A price per request needs no text. */
 function isUncountable(of: Metered): boolean {
   const { model, request } = of;
   const unit = model?.unit ?? "token";
   return (request.isUnseen === true || unit !== "token") && !isFlat(of);
 }
 
-/** Output that a reasoning model may have produced unseen while it ran, by its stated speed. */
+/** Returns the tokens that a reasoning model may have produced unseen while it ran, by its stated speed. */
 function hiddenTokens({ model, request }: Metered, ranMs: number): number {
   if (model === undefined || !model.reasons) return 0;
   return Math.ceil((model.tokensPerSecond * request.size.choices * ranMs) / 1000);
 }
 
-/** The tokens of a prompt, counted no further than `atMost`: a chat with its template, or the sum of texts that stand alone. */
+/** Counts the tokens of a prompt, up to `atMost`. Counts a chat with its template, and other texts separately. */
 export async function countPromptText(
   counter: TokenCounter,
   prompt: PromptText,

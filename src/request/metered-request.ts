@@ -45,35 +45,35 @@ import {
   type WrittenValues,
 } from "./written-values.ts";
 
-/** The steps of a request that is priced and metered, in addition to those of every request. */
+/** Dependencies of requests that are priced and metered, in addition to those of every request. */
 export interface RequestSteps extends PipelineSteps, WriteSteps {
   readonly ledger: Charging;
   readonly pricer: Pricer;
   readonly tokens: TokenCounter;
   /** Returns the name under which a user knows a budget's scope. */
   readonly scopeName: (shortage: Shortage) => Promise<string>;
-  /** Binds a task that the answer of an unknown path made. */
+  /** Binds a task that the answer of an unknown path names. */
   readonly claimTask: ClaimTask;
   readonly streamMarks: StreamMarks;
-  /** Treatment of a request with fields that Farebox does not know. */
+  /** Treatment of a request with unknown fields: hold the worst case, or refuse. */
   readonly unknownFields: "hold" | "refuse";
 }
 
-/** A request that a durable hold covers. Its last three fields change while it is forwarded. */
+/** Request with a durable hold. Its last three fields change while it is forwarded. */
 interface MeteredRequest extends Covered, Sending {
   readonly quote: Quote;
   readonly held: Held;
   readonly given: RequestBody;
-  /** Null where the request has no idempotency key. */
+  /** Digest that all retries share; null if the request has no idempotency key. */
   readonly idempotency: string | null;
-  /** Headers that the gateway gets. */
+  /** Headers that are sent to the gateway. */
   headers: Readonly<Record<string, string>>;
-  /** Values written into it in addition to a maximum. */
+  /** Values that are written into the request in addition to a maximum. */
   additions: Omit<WrittenValues, "maximum">;
   growing: GrowingHold | undefined;
 }
 
-/** Answers requests of an endpoint. The order of its steps: `pipeline`. */
+/** Returns the handler of an endpoint. `pipeline` has the order of its steps. */
 export function meteredRequest(steps: RequestSteps, endpoint: Endpoint): Handler {
   return pipeline<RequestBody, ModelRequest, Quote, MeteredRequest>(steps, {
     route: endpoint.route,
@@ -110,7 +110,7 @@ function unknownRefused(field: string): Refusal {
   return { code: "invalid_request", param: field, message };
 }
 
-/** Prices a request, by what the model's streams have shown. */
+/** Prices a request. Holds the whole cost if earlier streams of the model arrived in bursts. */
 function price(
   { pricer, streamMarks }: RequestSteps,
   endpoint: Endpoint,
@@ -130,7 +130,7 @@ function price(
     : forItsModels(endpoint, who, request, priced(marked));
 }
 
-/** Refuses models that the key may not use. */
+/** Returns the pricing, or a refusal if the key may not use one of the models. */
 function forItsModels(endpoint: Endpoint, who: Authenticated, request: ModelRequest, pricing: Pricing): Pricing {
   const isNameless = request.model === unnamedModel && endpoint.form !== null;
   if (!pricing.ok) return isNameless ? { ok: false, refusal: sendBeforeFile("model") } : pricing;
@@ -145,7 +145,7 @@ type Covering =
   | { readonly ok: true; readonly covered: MeteredRequest }
   | { readonly ok: false; readonly refusal: Refusal };
 
-/** Writes limits into a request, and holds its worst case. */
+/** Writes limits into a request and holds its worst case. */
 async function cover(
   steps: RequestSteps,
   endpoint: Endpoint,
@@ -195,16 +195,19 @@ async function cover(
   };
 }
 
-/** Says what may still come of a form that is priced and held for. */
+/** Seals a form once it is priced and held, so that its later parts cannot change its cost. */
 function sealBody(steps: RequestSteps, { who, held: { room, price }, given }: MeteredRequest): void {
   given.seal({
-    // A price of requests is times `n`, so that one which comes late would be paid by us.
+    // A price per request is multiplied by `n`, so a field `n` after the hold would add cost without a hold.
     isFirm: room !== null || price?.perRequest != null,
     isClosed: room !== null || hasModelList(who) || steps.unknownFields === "refuse",
   });
 }
 
-/** Remembers the written values of a request and sends it, and once more where the gateway refuses only the usage that was asked for. */
+/**
+ * Stores the written values of a request and sends it. Sends it again without stream usage if the gateway refuses only
+ * that.
+ */
 async function forward(
   steps: RequestSteps,
   endpoint: Endpoint,
@@ -277,7 +280,7 @@ function send(
   });
 }
 
-/** The body as it leaves, with what is written into it. */
+/** Returns the body to send, with the values that Farebox writes into it. */
 function sentBody({ askForUsage }: Endpoint, { body, written, given, additions }: MeteredRequest) {
   const { toolCalls, usage } = additions;
   if (usage && askForUsage !== null) return askForUsage(body);
@@ -285,10 +288,13 @@ function sentBody({ askForUsage }: Endpoint, { body, written, given, additions }
   return written === null ? given.sent : body;
 }
 
-/** Headers that say which maximum was written into the request. */
+/** Headers for the maximum that was written into the request. */
 const maximumHeaders = { output_cap: "x-farebox-output-cap", fitted: "x-farebox-fitted" } as const;
 
-/** The end of a stream whose answer is cut in the middle of its tools: a client would run it again, to the same end. */
+/**
+ * Returns the refusal for a stream that is cut between its tool calls. A client would otherwise repeat it with the same
+ * result.
+ */
 function maximumReached({ tokens, why }: WrittenMaximum): Refusal {
   const whose = why === "fitted" ? "that fits its budget" : "of its output cap";
   return {
@@ -297,7 +303,7 @@ function maximumReached({ tokens, why }: WrittenMaximum): Refusal {
   };
 }
 
-/** Watches a stream under a hard budget; undefined where there is nothing that it could show. */
+/** Returns the watch for a stream under a hard budget; undefined if watching it would have no effect. */
 function growingHold(steps: RequestSteps, { quote, held, who, body }: MeteredRequest): GrowingHold | undefined {
   const { id, hold } = held;
   const { model, request } = quote;
@@ -318,14 +324,17 @@ function growingHold(steps: RequestSteps, { quote, held, who, body }: MeteredReq
   });
 }
 
-/** Returns the growth of a hold of the whole, for an answer that passes it. */
+/** Returns the growth for an answer that exceeds a hold of the whole cost. Null if that could not be seen. */
 function growthBeyond({ beyond, outputTokens }: Quote, { hold, room }: Held): Growth | null {
   if (beyond === null || outputTokens === null || hold === null || room === null) return null;
   const less = beyond.costAt(outputTokens) - hold;
   return { ...beyond, costAt: (tokens) => (beyond.costAt(tokens) - less) as PicoUsd };
 }
 
-/** Keeps from the client a refusal of usage that it did not ask for, and tasks of other keys. Binds a task that the answer made. */
+/**
+ * Hides two kinds of answers from the client: refusals of usage that it did not ask for, and tasks of other keys. Binds new
+ * tasks.
+ */
 function inspect(
   steps: RequestSteps,
   endpoint: Endpoint,
@@ -351,7 +360,7 @@ function inspect(
   });
 }
 
-/** Binds a task that the answer made, before its client sees the id. */
+/** Binds a task that the answer names, before the client gets its id. */
 async function bindTask(
   steps: RequestSteps,
   exchange: Exchange,
@@ -373,7 +382,7 @@ async function bindTask(
   }
 }
 
-/** Methods that make no task: a list of the account's tasks would bill its reader for all. */
+/** Methods that create no task. Otherwise a list of the account's tasks would bind all of them to the key that reads it. */
 const readingMethods: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS", "DELETE"]);
 
 function mayMakeTask({ mayMakeTasks }: Endpoint, { method }: Exchange): boolean {
@@ -398,7 +407,7 @@ async function meterAndSettle(
     outcome = { kind: "unknown", reason: "not_metered" };
   }
   const hold = growing === undefined ? held.hold : await growing.settled();
-  // Now all of a form has passed.
+  // Only now has the whole form been read.
   reportUnknown(steps, endpoint, given.lateUnknown);
   const all = mergeDoubts(outcome.doubts, doubts, doubtsOf(covered));
   const known =
@@ -406,7 +415,7 @@ async function meterAndSettle(
   await settle(steps, { slot, held: { ...held, hold, servedPrice }, quote, who }, known, end);
 }
 
-/** Returns reasons in the request's fields why its amount may differ from the bill. */
+/** Returns doubts from the request's fields. */
 function doubtsOf({ quote, given }: MeteredRequest): readonly Doubt[] {
   const { doubts } = quote.request.fields;
   return given.lateUnknown.length > 0 ? mergeDoubts(doubts, ["unknown_field"]) : doubts;
