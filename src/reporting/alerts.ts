@@ -6,13 +6,13 @@ import type { AlertJson, AlertListJson } from "./shapes/health.ts";
 
 export const alertQuerySchema = z.strictObject({
   limit: z.coerce.number().int().min(1).max(1000).default(100),
-  /** The id of the last alert of the page before. */
+  /** Id of the last alert of the previous page. */
   cursor: z.string().max(100).optional(),
 });
 
 export type AlertQuery = z.output<typeof alertQuerySchema>;
 
-/** The alerts of the last days, newest first; an unknown cursor has no page. */
+/** Returns a page of the last days' alerts, newest first. The page is empty for an unknown cursor. */
 export async function listAlerts(
   { outbox }: { readonly outbox: Outbox },
   { limit, cursor }: AlertQuery,

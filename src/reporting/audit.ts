@@ -7,12 +7,12 @@ export function auditEntryJson({ id, at, by, action, object, before, after }: Au
   return { id, time: isoTime(at), by, action, object, before, after };
 }
 
-/** Newest first, with the cursor of the next page. */
+/** Returns a page of audit entries, newest first, with the cursor of the next page. */
 export function auditJson({ entries, next }: AuditPage) {
   return { entries: entries.map(auditEntryJson), next: next === null ? null : String(next) };
 }
 
-/** The entry that a cursor names; undefined for what was never a cursor. */
+/** Returns the number of the entry that a cursor names; undefined for an invalid cursor. */
 export function readAuditCursor(cursor: string): number | undefined {
   return /^[1-9]\d{0,14}$/.test(cursor) ? Number(cursor) : undefined;
 }

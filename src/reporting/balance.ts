@@ -8,7 +8,7 @@ import { quarterHours } from "./report.ts";
 const burnHours = 24n;
 const hourMs = 3_600_000;
 
-/** Average cost of an hour over the last 24, by posted charges. */
+/** Returns the average hourly cost of posted charges over the last 24 hours. */
 export async function burnPerHour(ledger: LedgerQueries, now: number): Promise<PicoUsd> {
   const { until } = quarterHours(now, now);
   const rows = await ledger.spend({ by: [], each: "all", since: until - Number(burnHours) * hourMs, until });
@@ -16,7 +16,7 @@ export async function burnPerHour(ledger: LedgerQueries, now: number): Promise<P
   return (spent / burnHours) as PicoUsd;
 }
 
-/** The account's balance, and the hours that it lasts at the present burn. */
+/** Returns the account's balance, and the hours until it is used up at the present hourly cost. */
 export function balanceJson(
   account: Account,
   burn: PicoUsd,
@@ -37,7 +37,7 @@ export function balanceJson(
   };
 }
 
-/** Whole tenths of an hour, rounded down; 0 when the balance is used up. */
+/** Returns the hours that a balance lasts, rounded down to tenths; 0 if the balance is used up. */
 function hoursOf(balance: PicoUsd, burn: PicoUsd): number {
   return balance <= 0n ? 0 : Number((balance * 10n) / burn) / 10;
 }

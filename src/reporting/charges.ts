@@ -47,13 +47,16 @@ export function chargeJson(charge: Charge, nameOf: NameOf): ChargeJson {
   };
 }
 
-/** Details of a correction; null for other charges. `at` is its own time, `time` that of the corrected charge. */
+/**
+ * Returns the details of a correction; null for other charges. `at` is the time of the correction, while `time` is that of
+ * the corrected charge.
+ */
 function correctionOf({ adjusts, adjustedBy, reason, endedAt }: Charge) {
   if (adjusts === null || endedAt === null) return null;
   return { of: adjusts, by: adjustedBy, at: isoTime(endedAt), why: reason };
 }
 
-/** One charge with its corrections, newest first, their total, and the lines of its price. */
+/** Returns one charge with its corrections, newest first, their total, and the items of its cost. */
 export function chargeDetailsJson(
   charge: Charge,
   corrections: readonly Charge[],
@@ -73,7 +76,7 @@ export function chargesJson(page: ChargePage, nameOf: NameOf): ChargeListJson {
   return { charges: page.charges.map((charge) => chargeJson(charge, nameOf)), next: page.next };
 }
 
-/** Lines that add up to a charge's amount, its prices, and how the amount is known. */
+/** Returns the items that add up to a charge's amount, its prices, and how the amount is known. */
 export function itemisedJson(charge: Charge, prices: ChargePrices | undefined) {
   const { tokens, billing } = charge;
   const isPriced = charge.formula === "tokens" || charge.formula === "per_request";
@@ -105,7 +108,7 @@ function priceJson({ model, from, source, fraction, minimum }: PriceVersion) {
   return { model, from, source, fraction, minimum: { tokens: minimum.tokens, usd: formatUsd(minimum.usd) } };
 }
 
-/** Each doubt as the end of a sentence that begins with "The bill may differ:". */
+/** Text of each doubt. It completes a sentence that begins with "The bill may differ:". */
 export const doubtPhrases: Readonly<Record<Doubt, string>> = {
   unknown_output: "the answer has output that Farebox does not know",
   unknown_field: "the request has a field that Farebox does not know",
@@ -123,7 +126,7 @@ function doubtsOf({ doubts }: Charge): string[] {
   return doubts.length === 0 ? [] : [`The bill may differ: ${doubts.map((doubt) => doubtPhrases[doubt]).join("; ")}.`];
 }
 
-/** Explains in a sentence or two how the amount is known. */
+/** Explains in one or two sentences how the amount is known. */
 function knownBy({ state, formula, source, clamped }: Charge): string {
   if (state === "pending") return "It runs: the most that it can cost is held.";
   if (state === "voided") return "It cost nothing.";

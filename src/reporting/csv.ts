@@ -5,12 +5,15 @@ import type { WhatIfReport } from "./what-if.ts";
 
 export type Cell = string | number | boolean | null;
 
-/** Rows as CSV (RFC 4180), safe to open in a spreadsheet. */
+/** Formats rows as CSV (RFC 4180) that is safe to open in a spreadsheet. */
 export function csvOf(rows: readonly (readonly Cell[])[]): string {
   return rows.map((row) => `${row.map(csvCell).join(",")}\r\n`).join("");
 }
 
-/** Puts an apostrophe before a cell that a spreadsheet would take for a formula, full-width signs included; numbers stay as they are. */
+/**
+ * Puts an apostrophe before a cell that a spreadsheet would run as a formula, also one with full-width signs. Numbers stay
+ * as they are.
+ */
 function csvCell(cell: Cell): string {
   const text = cell === null ? "" : String(cell);
   const isNumber = /^-?\d+(\.\d+)?$/.test(text);
@@ -18,7 +21,7 @@ function csvCell(cell: Cell): string {
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-/** A column's title, and its cell of a row. */
+/** Title of a column, and a function that returns its cell in a row. */
 export type CsvColumn<R> = readonly [title: string, cell: (row: R) => Cell];
 
 /** Returns the titles of the columns as CSV. */
@@ -30,13 +33,13 @@ export function csvRows<R>(columns: readonly CsvColumn<R>[], rows: readonly R[])
   return csvOf(rows.map((row) => columns.map(([, cell]) => cell(row))));
 }
 
-/** The report's rows, one column a token class and one a source. */
+/** Formats the report's rows as CSV, with one column for each token class and one for each source. */
 export function reportCsv({ by, rows }: ReportJson): string {
   const columns = reportColumns(by);
   return csvHeader(columns) + csvRows(columns, rows);
 }
 
-/** The same with the cost of each row under other prices in the last columns. */
+/** Formats a report as CSV like `reportCsv`. The last columns contain each row's cost under other prices. */
 export function whatIfCsv({ by, rows }: WhatIfReport): string {
   const columns: CsvColumn<WhatIfReport["rows"][number]>[] = [
     ...reportColumns(by),

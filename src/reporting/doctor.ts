@@ -1,15 +1,15 @@
 import type { Catalogue } from "../ports/catalogue.ts";
 import { newestReview } from "./price-review.ts";
 
-/** One check of `doctor`. */
+/** Result of one check of `doctor`. */
 export interface Check {
   /** Name of the check, in a word or two. */
   readonly name: string;
-  /** `skipped`: not possible because another check failed. */
+  /** `skipped`: the check was not possible because another one failed. */
   readonly status: "ok" | "warning" | "failed" | "skipped";
-  /** One sentence: what is, without any secret. */
+  /** What the check found, in one sentence without secrets. */
   readonly message: string;
-  /** The next step; null for none. */
+  /** What the user should do next; null if nothing is needed. */
   readonly advice: string | null;
 }
 
@@ -37,10 +37,13 @@ export function skipped(name: string, message: string): Check {
   return { name, status: "skipped", message, advice: null };
 }
 
-/** Largest difference of the gateway's clock, by its `Date` header, from ours. Milliseconds. */
+/** Largest accepted difference between the gateway's clock, as its `Date` header states it, and ours, in milliseconds. */
 const clockSkewMsMax = 30_000;
 
-/** `gatewayAt`: the gateway's time at the instant `at`; null where it does not tell. */
+/**
+ * Compares this machine's clock with the gateway's. `gatewayAt` is the gateway's time at the instant `at`; null if the
+ * gateway does not state it.
+ */
 export function judgeClock(at: number, gatewayAt: number | null): Check {
   if (at < Date.UTC(2025, 0)) {
     return failed(
@@ -61,7 +64,7 @@ export function judgeClock(at: number, gatewayAt: number | null): Check {
   );
 }
 
-/** Loaded prices: when they were last reviewed, and what has none. */
+/** Checks the loaded prices: the age of their last review, and models without a price. */
 export function judgePrices(catalogue: Catalogue, now: number): Check {
   const models = catalogue.list(now);
   const unpriced = models.filter(({ price }) => price === null).map(({ id }) => id);
@@ -84,13 +87,16 @@ export function judgePrices(catalogue: Catalogue, now: number): Check {
   );
 }
 
-/** "a, b, c and 4 more" */
+/** Joins names into a list such as "a, b, c and 4 more". */
 export function listed(names: readonly string[], max = 5): string {
   const shown = names.slice(0, max).join(", ");
   return names.length > max ? `${shown} and ${names.length - max} more` : shown;
 }
 
-/** A hold this old is a task, a very long stream, or left over. Milliseconds. */
+/**
+ * Age from which a pending hold is reported, in milliseconds. Such a hold belongs to a task or a very long stream, or was
+ * left behind.
+ */
 export const holdAgeMsMax = 3_600_000;
 
 export function judgePending(
@@ -110,7 +116,7 @@ export function judgePending(
   );
 }
 
-/** Nothing to say of one process. */
+/** Compares the number of workers with the number of cores. Returns no check for a single process. */
 export function judgeWorkers(workers: number, cores: number): Check[] {
   const name = "workers";
   const message = `${workers} on ${cores} ${cores === 1 ? "core" : "cores"}`;
@@ -121,7 +127,10 @@ export function judgeWorkers(workers: number, cores: number): Check[] {
   ];
 }
 
-/** Names of the ledger's file other than its own: SQLite keeps the newest charges in a log that is named after the path. */
+/**
+ * Warns if the ledger's file has other names or is mounted without its folder. SQLite keeps the newest charges in a log that
+ * is named after the path.
+ */
 export function judgeNames(path: string, links: number, isMounted: boolean): Check[] {
   const name = "ledger file";
   const checks: Check[] = [];
@@ -146,7 +155,7 @@ export function judgeNames(path: string, links: number, isMounted: boolean): Che
   return checks;
 }
 
-/** A write-ahead log beyond this is not being moved into the database. Bytes. */
+/** Largest normal size of the write-ahead log, in bytes. SQLite has stopped moving a larger one into the database. */
 const walBytesMax = 256 * 1024 ** 2;
 
 export function judgeWal(bytes: number): Check {

@@ -7,10 +7,10 @@ import type { TokenCounter } from "../ports/token-counter.ts";
 import { chatTextOf } from "../wire/endpoints/chat-completions.ts";
 import type { ModelRequest } from "../wire/model-request.ts";
 
-/** Certainty of a number of tokens: as it will be billed, by a count that may be off, or its upper bound. */
+/** Certainty of a number of tokens: the number that will be billed, a count that may be inaccurate, or an upper bound. */
 export type Known = "exact" | "estimate" | "bound";
 
-/** Tokens of one class, and why they are known no better than that. */
+/** Tokens of one class. `why` is the reason if their number is not exact. */
 export interface Part {
   readonly class: TokenClass;
   readonly tokens: number;
@@ -18,7 +18,7 @@ export interface Part {
   readonly why: string | null;
 }
 
-/** Parts of a prompt. A part that cannot be counted is at its upper bound, so no estimate is too low. */
+/** Returns the parts of a prompt. A part that cannot be counted has its upper bound, so that the estimate is not too low. */
 export async function promptParts(
   tokens: TokenCounter,
   model: CatalogueModel,
@@ -41,7 +41,7 @@ export async function promptParts(
   return withinContext(parts, model.contextTokens);
 }
 
-/** Parts after the text share the rest of the context. */
+/** Limits the parts after the text to the rest of the context. */
 function withinContext([text, ...media]: readonly Part[], contextTokens: number): Part[] {
   if (text === undefined) return [];
   let room = Math.max(contextTokens - text.tokens, 0);
@@ -116,7 +116,7 @@ function mediaPart(model: CatalogueModel, name: TokenClass, count: number, each:
   ];
 }
 
-/** The most that the model may write, at the most expensive class that the answer can have. */
+/** Returns the largest possible output, in the most expensive token class that the answer can have. */
 export function outputPart(
   model: CatalogueModel,
   price: PriceVersion,
@@ -155,7 +155,7 @@ export function outputPart(
 
 const order: readonly Known[] = ["exact", "estimate", "bound"];
 
-/** The worse known of two. */
+/** Returns the less certain of two certainties. */
 export function worse(a: Known, b: Known): Known {
   return order.indexOf(a) > order.indexOf(b) ? a : b;
 }

@@ -11,10 +11,10 @@ import { readChatRequest, withModel } from "../wire/endpoints/chat-completions.t
 import { isObject } from "../wire/json.ts";
 
 export interface EstimateParams {
-  /** An id or an alias. */
+  /** Id or alias of a model. */
   readonly model: string;
   readonly given: { readonly request: ModelRequest; readonly body: Buffer } | null;
-  /** Counts that the user knows better; null where the request or the model's bounds say them. */
+  /** Token counts that the user states; null to take them from the request or the model's bounds. */
   readonly inputTokens: number | null;
   readonly outputTokens: number | null;
 }
@@ -22,22 +22,22 @@ export interface EstimateParams {
 export interface EstimatedHolds {
   readonly hold: PicoUsd | null;
   readonly counted: PicoUsd | null;
-  /** Fields whose cost nothing bounds at the model's price. */
+  /** Fields whose cost has no upper bound at the model's price. */
   readonly unboundedFields: readonly string[];
-  /** Basis of the hold's output; null where the request would be refused. */
+  /** Basis of the output tokens in the hold; null if the request would be refused. */
   readonly basis: HoldBasis | null;
 }
 
 export interface EstimateTools {
   readonly catalogue: Catalogue;
   readonly tokens: TokenCounter;
-  /** Holds that the proxy would place: the first one, and the one after counting the prompt. */
+  /** Returns the holds that the proxy would place: the first hold, and the tighter one after the prompt is counted. */
   readonly holdsFor: (request: ModelRequest, body: Buffer) => Promise<EstimatedHolds>;
-  /** Instant of the prices, milliseconds since 1970 UTC. */
+  /** Time of the prices, in milliseconds since 1970 UTC. */
   readonly at: number;
 }
 
-/** Answer of `estimate`, with the certainty of each item. */
+/** Answer of `estimate`. Each item states its certainty. */
 export interface Estimate {
   readonly model: string;
   readonly price_version: string;
@@ -47,13 +47,16 @@ export interface Estimate {
   readonly minimum_applied: boolean;
   /** True if every item is exact. */
   readonly exact: boolean;
-  /** Room that a budget needs; without a request, the largest hold of this model. */
+  /** Amount that must be left in a budget. Without a request, it is the model's largest hold. */
   readonly hold_usd: string;
-  /** The tighter hold that is tried where the first does not fit; null where none can be given. */
+  /** The tighter hold, which is tried if the first does not fit; null if there is none. */
   readonly counted_hold_usd: string | null;
-  /** The output tokens that `hold_usd` covers, and the field or bound that decided; null where the request would be refused. */
+  /**
+   * Output tokens that `hold_usd` covers, and the field or bound that set their number. Null if the request would be
+   * refused.
+   */
   readonly held_for: { readonly output_tokens: number | null; readonly by: string } | null;
-  /** Fields that may cost more than any number of tokens; under a hard budget they are refused. */
+  /** Fields whose cost no number of tokens bounds. A request with such fields is refused under a hard budget. */
   readonly unbounded_fields: readonly string[];
   readonly notes: readonly string[];
 }
@@ -138,7 +141,10 @@ async function holdsOf(tools: EstimateTools, model: CatalogueModel, version: Pri
   };
 }
 
-/** A line of the cost with the parts that it came from. A flat price and a minimum are exact where the tokens do not matter. */
+/**
+ * Returns an item of the cost, with the certainty of the parts that it comes from. A flat price comes from no part, so it is
+ * exact. A minimum depends on all parts.
+ */
 function itemJson(item: CostItem, parts: readonly Part[]): EstimateItem {
   const from = parts.filter((part) => part.class === item.class && part.tokens > 0);
   const why =
@@ -155,7 +161,7 @@ function itemJson(item: CostItem, parts: readonly Part[]): EstimateItem {
   };
 }
 
-/** Models that a request names in addition to the one that it asks for. */
+/** Returns the names of models in a request other than the model that it asks for. */
 function otherModels({ catalogue, at }: EstimateTools, model: CatalogueModel, request: ModelRequest | null): string[] {
   if (request === null) return [];
   const { models, mentions } = request.fields;
@@ -196,10 +202,10 @@ function notesOf(tools: EstimateTools, model: CatalogueModel, { prompt, request,
 
 export type EstimateRequest =
   | { readonly ok: true; readonly request: ModelRequest; readonly body: Buffer }
-  /** The rest of a sentence that begins with the file's name. */
+  /** Completes a sentence that begins with the file's name. */
   | { readonly ok: false; readonly problem: string };
 
-/** Reads a chat request as the proxy would; `model` takes the place of the one that it names. */
+/** Reads a chat request as the proxy does. `model` replaces the model that the request names. */
 export function readEstimateRequest(bytes: Buffer, model: string | undefined): EstimateRequest {
   const problem = jsonProblem(bytes);
   if (problem !== undefined) return { ok: false, problem };
@@ -212,7 +218,9 @@ export function readEstimateRequest(bytes: Buffer, model: string | undefined): E
   };
 }
 
-/** The proxy need not look into long strings; here the whole text is checked, and a fault has its place. */
+/**
+ * Returns the problem of an invalid JSON text, with its position. Checks the whole text, while the proxy skips long strings.
+ */
 function jsonProblem(bytes: Buffer): string | undefined {
   if (!isUtf8(bytes)) return "is not a text in UTF-8";
   try {

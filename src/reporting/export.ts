@@ -12,7 +12,7 @@ function plain(...names: readonly PlainField[]): Column[] {
   return names.map((name) => [name, (charge) => charge[name]]);
 }
 
-/** The fields of a charge, one column each; tags and calls of tools are JSON objects. */
+/** Columns of the export, one for each field of a charge. Tags and calls of tools are written as JSON objects. */
 const columns: readonly Column[] = [
   ...plain("request_id", "gateway_request_id", "time", "key", "team", "route", "model", "served_model", "group"),
   ...plain("state", "source", "stream", "status"),
@@ -39,7 +39,7 @@ function jsonOrNull(values: Readonly<Record<string, string | number>>): string |
   return Object.keys(values).length === 0 ? null : JSON.stringify(values);
 }
 
-/** Charges as CSV, a header first and then one row each. */
+/** Yields charges as CSV: a header, then one row for each charge. */
 export async function* chargesCsv(charges: AsyncIterable<readonly Charge[]>, nameOf: NameOf): AsyncGenerator<string> {
   yield csvHeader(columns);
   for await (const part of charges) {
@@ -50,7 +50,7 @@ export async function* chargesCsv(charges: AsyncIterable<readonly Charge[]>, nam
   }
 }
 
-/** Charges as JSON, one line each, as the command `charges` and the HTTP interface give them. */
+/** Yields each charge as one line of JSON, in the format of the `charges` command and the HTTP interface. */
 export async function* chargesJsonLines(
   charges: AsyncIterable<readonly Charge[]>,
   nameOf: NameOf,

@@ -7,42 +7,45 @@ import type { NameOf } from "./names.ts";
 export const focusVersions = ["1.2", "1.3"] as const;
 export type FocusVersion = (typeof focusVersions)[number];
 
-/** Settings that the ledger does not know. */
+/** Values for the export that the ledger does not contain. */
 export interface FocusOptions {
   readonly version: FocusVersion;
   /** Name of the gateway, which issues the invoice. */
   readonly provider: string;
   readonly billingAccount: string;
-  /** Maker of a model, by the id that its price names; undefined where it is unknown. */
+  /** Returns the maker of a model, by the model id in its price; undefined if the maker is unknown. */
   readonly publisherOf: (model: string) => string | undefined;
 }
 
-/** Sum of lines of the same meter and prices, of charges that agree in everything else. Times are milliseconds. */
+/**
+ * Sum of the lines of several charges. The lines have the same meter and prices, and the charges agree in all other columns.
+ * Times are in milliseconds.
+ */
 export interface FocusRow extends Omit<FocusLine, "quantity" | "consumed"> {
   quantity: bigint;
   consumed: bigint | null;
-  /** The charge period: the day in the time zone, as far as the export reaches. */
+  /** Charge period: the part of a day in the time zone that the export covers. */
   readonly periodStart: number;
   readonly periodEnd: number;
-  /** The billing period. */
+  /** Billing period. */
   readonly monthStart: number;
   readonly monthEnd: number;
-  /** The key's id; "" for none. */
+  /** Id of the key; "" if there is none. */
   readonly key: string;
   readonly team: string | null;
-  /** As it was asked for, and as its price names it. */
+  /** Model as the request named it; `pricedModel` is the model id in its price. */
   readonly model: string;
   readonly pricedModel: string;
   readonly group: string | null;
   readonly priceId: string | null;
-  /** Null for the standard one. */
+  /** Service tier; null for the standard tier. */
   readonly serviceTier: string | null;
   readonly source: Source | null;
-  /** Names with a space between; null for none. */
+  /** Names of doubts, separated by spaces; null if there are none. */
   readonly doubts: string | null;
-  /** A correction that was made in a later month than the charge that it corrects. */
+  /** True for a correction that was made in a later month than the corrected charge. */
   readonly isLate: boolean;
-  /** A JSON object; null for none. */
+  /** Tags as a JSON object; null if there are none. */
   readonly tags: string | null;
   readonly isToken: boolean;
 }
@@ -134,7 +137,7 @@ const standard = {
   Tags: (row) => row.tags,
 } satisfies Record<string, Column>;
 
-/** Columns for what FOCUS has no word for. */
+/** Custom columns, for values that have no column in FOCUS. */
 const custom = {
   x_Doubts: (row) => row.doubts,
   x_Group: (row) => row.group,
@@ -148,7 +151,7 @@ const custom = {
 
 const columns: Readonly<Record<string, Column>> = { ...standard, ...custom };
 
-/** Version 1.3 replaces ProviderName and PublisherName by these, and keeps the old ones. */
+/** Columns that version 1.3 adds to replace ProviderName and PublisherName. It still has the old columns too. */
 const since13 = new Set(["HostProviderName", "ServiceProviderName"]);
 
 export function focusColumns(version: FocusVersion): string[] {
@@ -164,7 +167,10 @@ function describe(row: FocusRow): string {
   return `${row.model}: ${meterNames[row.meter]}${tier}`;
 }
 
-/** Whole seconds, as FOCUS writes instants: outwards, where an export begins or ends within one. */
+/**
+ * Formats an instant in whole seconds, as FOCUS requires. Rounds a start down and an end up, so that the period covers all
+ * of the export.
+ */
 function focusTime(at: number, edge: "start" | "end"): string {
   const seconds = edge === "start" ? Math.floor(at / 1000) : Math.ceil(at / 1000);
   return new Date(seconds * 1000).toISOString().replace(".000Z", "Z");

@@ -5,37 +5,37 @@ import { noMoney, subtract, sum, usd, type PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
 import { completionTotal, promptTotal, type TokenClass } from "../core/usage.ts";
 
-/** Meter of a line of a charge. */
+/** What a line of a charge measures. */
 export type Meter = TokenClass | "request" | "minimum" | "fee" | "assumed" | "stated" | "adjustment" | "carried";
 
 /**
- * One line of a charge as FOCUS has it: a quantity at a contracted unit price (the gateway's) and a list unit price (the
- * official one). Quantities are whole, but for those in USD: they are pico-USD, at a unit price of 1 or of nothing.
+ * One line of a charge in FOCUS: a quantity at a contracted unit price (the gateway's) and a list unit price (the official
+ * one). A quantity is a whole number. In USD it is in pico-USD, at a unit price of 1 or 0.
  */
 export interface FocusLine {
   readonly meter: Meter;
-  /** For a fee, the type of the hosted tool. */
+  /** Type of the hosted tool, for a fee. */
   readonly tool: string | null;
   readonly unit: "Tokens" | "Requests" | "USD" | "Units";
   readonly quantity: bigint;
   readonly contracted: PicoUsd;
   readonly list: PicoUsd;
-  /** Actual usage: tokens, requests of a flat price, or calls of a tool. Null for a line that is no usage. */
+  /** Actual usage: tokens, requests at a flat price, or calls of a tool. Null for a line that is not usage. */
   readonly consumed: bigint | null;
-  /** For a price with tiers: the prompt tokens from which on the tier holds. */
+  /** Prompt size at which the price's tier begins, in tokens; null if it has no tiers. */
   readonly tierFrom: number | null;
 }
 
 const one = usd("1");
 
-/** Exact cost of a quantity at a unit price. */
+/** Returns the exact cost of a quantity at a unit price. */
 export function costAt(unit: FocusLine["unit"], quantity: bigint, price: PicoUsd): PicoUsd {
   return (unit === "USD" ? (quantity * price) / one : quantity * price) as PicoUsd;
 }
 
 /**
- * The lines that add up to a posted charge's cost and list cost, to the last digit; null for one without a cost. A charge
- * that does not follow from its price is a line with the amounts of the ledger: `verify` reports it.
+ * Returns lines that add up exactly to a posted charge's cost and list cost; null for a charge without a cost. A charge that
+ * does not follow from its price has one line with the ledger's amounts; `verify` reports such a charge.
  */
 export function focusLines(charge: Charge, price: PriceVersion | undefined): FocusLine[] | null {
   const { cost } = charge;
@@ -92,8 +92,8 @@ function itemLine(item: CostItem, price: PriceVersion): FocusLine {
 }
 
 /**
- * Amounts that do not come from a price by token or request. Where 1 USD or nothing is the price of both, the quantity is the
- * amount; else it is one unit of that price (minus one for a credit), and prices stay above zero as FOCUS wants them.
+ * Returns lines for amounts that no price by token or request produces. If both unit prices can be 1 USD or 0, the quantity
+ * is the amount. Otherwise it is one unit at that price (minus one for a credit), since FOCUS requires prices above zero.
  */
 function stated(meter: Meter, cost: PicoUsd, list: PicoUsd, consumed: bigint | null): FocusLine[] {
   const line = { meter, tool: null, consumed, tierFrom: null };

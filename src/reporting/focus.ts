@@ -9,20 +9,20 @@ import { cellsOf, focusColumns, type FocusOptions, type FocusRow } from "./focus
 import { focusLines, type FocusLine } from "./focus-lines.ts";
 import type { NameOf } from "./names.ts";
 
-/** Charges that an export leaves out. */
+/** Numbers of charges that an export leaves out. */
 export interface LeftOut {
-  /** Posted charges without a cost: FOCUS wants one, and unknown is never 0. */
+  /** Posted charges without a cost. FOCUS requires a cost, and an unknown cost must not be shown as 0. */
   unpriced: number;
-  /** Charges that have not ended. */
+  /** Charges that are not settled yet. */
   pending: number;
 }
 
-/** Rows that are kept in memory at most; a day with more combinations has further rows of the same kind. */
+/** Largest number of rows in memory. A day with more combinations can have several rows for the same combination. */
 const rowsKept = 20_000;
 
 /**
- * FOCUS rows as CSV: the posted charges of a span, added up by day, key, model, price, tier, token class, source, doubts and tags.
- * The sums of BilledCost and ListCost are the ledger's, to the last digit.
+ * Yields FOCUS rows as CSV: sums of a span's posted charges by day, key, model, price, tier, token class, source, doubts and
+ * tags. The sums of BilledCost and ListCost equal the ledger's exactly.
  */
 export async function* focusCsv(
   tools: { readonly ledger: ChargeStream; readonly nameOf: NameOf; readonly calendar: Calendar },
@@ -53,7 +53,7 @@ export async function* focusCsv(
   yield text(days.take());
 }
 
-/** The price that a charge's lines are of. */
+/** Price of a charge's lines. */
 interface Priced {
   readonly price: PriceVersion | undefined;
   readonly priceId: string | null;
@@ -67,7 +67,7 @@ async function pricedBy(charge: Charge, known: KnownPrices): Promise<Priced> {
   return { price, priceId: prices !== undefined && price === prices.servedPrice ? servedPriceId : priceId };
 }
 
-/** Stored price versions; there are few, and they are asked for with every charge. */
+/** Caches stored price versions. There are few of them, and every charge needs one. */
 class KnownPrices {
   readonly #ledger: StoredPrices;
   readonly #known = new Map<string, PriceVersion | undefined>();
@@ -85,7 +85,7 @@ class KnownPrices {
   }
 }
 
-/** The rows of one day; charges come in the order of time. */
+/** Collects the rows of one day. Charges must be added in the order of time. */
 class DayRows {
   readonly #calendar: Calendar;
   readonly #span: TimeSpan;
@@ -97,7 +97,7 @@ class DayRows {
     this.#span = span;
   }
 
-  /** True if the rows should be taken before this charge: it starts another day, or there are very many. */
+  /** True if the rows must be written before this charge is added: it starts another day, or there are too many rows. */
   isDoneBefore(charge: Charge): boolean {
     return this.#rows.size > 0 && (charge.at >= this.#day.end || this.#rows.size >= rowsKept);
   }
@@ -127,7 +127,7 @@ class DayRows {
     if (row.consumed !== null && line.consumed !== null) row.consumed += line.consumed;
   }
 
-  /** A day is cut where the span is. */
+  /** Returns the day of an instant, limited to the span of the export. */
   #dayOf(at: number): { readonly start: number; readonly end: number } {
     const { start, end } = this.#calendar.spanOf("1d", at);
     return { start: Math.max(start, this.#span.since), end: Math.min(end ?? this.#span.until, this.#span.until) };
@@ -135,7 +135,7 @@ class DayRows {
 
   #identityOf(charge: Charge, { price, priceId }: Priced): Identity {
     const { start, end } = this.#day;
-    // A correction is billed when it is made, for the day of what it corrects.
+    // A correction is billed in the month in which it is made, but its charge period is the day of the corrected charge.
     const billedAt = charge.formula === "adjustment" ? Math.max(charge.endedAt ?? charge.at, charge.at) : charge.at;
     const month = this.#calendar.spanOf("1mo", billedAt);
     const tags = Object.entries(charge.tags).sort(([a], [b]) => (a < b ? -1 : 1));

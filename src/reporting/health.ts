@@ -18,7 +18,7 @@ const oldHoldMs = 5 * minuteMs;
 const oldHoldsMax = 20;
 const alertsMax = 20;
 
-/** State of a running process. Times are milliseconds since 1970 UTC. */
+/** State of a running process. Times are in milliseconds since 1970 UTC. */
 export interface ProcessHealth {
   readonly version: string;
   readonly startedAt: number;
@@ -26,14 +26,14 @@ export interface ProcessHealth {
   gateway(): GatewayHealth;
 }
 
-/** The gateway's answers since `since`, and by minute over the last hour, the present minute last. */
+/** Counts of the gateway's answers since `since`, and for each minute of the last hour, the present minute last. */
 export interface GatewayHealth {
   readonly since: number;
   readonly requests: number;
   readonly errors: number;
   readonly byStatus: ReadonlyMap<number, number>;
   readonly minutes: readonly { readonly start: number; readonly requests: number; readonly errors: number }[];
-  /** The latest first. */
+  /** Latest errors, newest first. */
   readonly last: readonly {
     readonly id: string;
     readonly at: number;
@@ -51,7 +51,7 @@ interface HealthTools {
   readonly process: ProcessHealth;
 }
 
-/** Health in one answer: reconciliation, pending holds, the gateway's errors, alerts. */
+/** Returns the health of the process: reconciliation, pending holds, the gateway's errors, and alerts. */
 export async function runHealth(
   { ledger, keys, samples, outbox, catalogue, process }: HealthTools,
   now: number,

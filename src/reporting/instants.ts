@@ -8,7 +8,7 @@ export type InstantResult =
   | { readonly ok: true; readonly at: number }
   | { readonly ok: false; readonly problem: string };
 
-/** Starts that have a name: the period of a word, and the number of periods ago. */
+/** Words for the start of a period, each with the period and how many periods ago it is. */
 const words = new Map<string, readonly [Period, ago: number]>([
   ["today", ["1d", 0]],
   ["yesterday", ["1d", 1]],
@@ -17,13 +17,13 @@ const words = new Map<string, readonly [Period, ago: number]>([
   ["last-month", ["1mo", 1]],
 ]);
 
-/** An instant as people write it, for the texts that ask for one. */
+/** Describes the accepted forms of an instant, for help and error texts. */
 export const instantForms =
   "a span such as 24h or 7d, today, yesterday, week, month or last-month (their beginning), a date such as 2026-11-20, or an instant such as 2026-11-20T08:00:00Z";
 
 /**
- * An instant as people write it: "7d" ago, "yesterday" or a date in the time zone (their beginning), or an ISO instant with
- * its zone.
+ * Parses an instant as people write it: a span before now such as "7d", the start of a day such as "yesterday" or a date in
+ * the time zone, or an ISO instant with its zone.
  */
 export function parseInstant(name: string, text: string, now: number, calendar: Days): InstantResult {
   const ago = parseDuration(text);
@@ -41,7 +41,7 @@ function beginningOf([period, ago]: readonly [Period, number], now: number, cale
   return ago === 0 ? start : beginningOf([period, ago - 1], start - 1, calendar);
 }
 
-/** True for a text of one of these forms. */
+/** Returns true if the text has one of the forms of `instantForms`. */
 export function isInstant(text: string): boolean {
   const anywhere: Days = {
     spanOf: () => ({ start: 1, end: null }),
@@ -50,7 +50,7 @@ export function isInstant(text: string): boolean {
   return parseInstant("", text, 0, anywhere).ok;
 }
 
-/** True for a day that exists, such as "2026-11-20". */
+/** Returns true if the text is an existing day such as "2026-11-20". */
 export function isDate(text: string): boolean {
   if (!/^(19[7-9]\d|[2-9]\d{3})-\d{2}-\d{2}$/.test(text)) return false;
   const parsed = new Date(`${text}T00:00:00Z`);

@@ -7,18 +7,18 @@ export function keyJson(key: Key, now: number): KeyJson {
   return { ...keyDetails(key), state: stateOf(key, now) };
 }
 
-/** A key that was just given a new secret, with its text: the only time that this is shown. */
+/** Returns a key with the text of its new secret. The text is shown only once. */
 export function rotatedKeyJson(key: Key, text: string): RotatedKeyJson {
   return { id: key.id, name: key.name, key: text, previous_valid_until: keyDetails(key).previous_valid_until };
 }
 
-/** A key that was just made, with its text: the only time that this is shown. */
+/** Returns a new key with its text. The text is shown only once. */
 export function newKeyJson(key: Key, text: string): NewKeyJson {
   const { id, name, ...facts } = keyDetails(key);
   return { id, name, key: text, ...facts };
 }
 
-/** One page of keys. */
+/** Returns one page of keys. */
 export function keysJson({ keys, next }: KeyPage, now: number): KeyListJson {
   return { keys: keys.map((key) => keyJson(key, now)), next };
 }

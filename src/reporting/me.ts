@@ -9,7 +9,10 @@ import type { ChargeDetailsJson, ChargeListJson } from "./shapes/charges.ts";
 import type { MeJson } from "./shapes/keys.ts";
 import { standingOf } from "./standing.ts";
 
-/** Limits of a key and the state of each budget that applies to it. Without a key, those that apply to all. */
+/**
+ * Returns the limits of a key and the state of each budget that applies to it. Without a key, returns those that apply to
+ * all.
+ */
 export async function meJson(
   { ledger, latest }: { readonly ledger: BudgetStore; readonly latest: LedgerQueries },
   { key, caller }: { readonly key: Key | null; readonly caller: Caller },
@@ -35,16 +38,16 @@ export async function meJson(
   };
 }
 
-/** Charges of the key that are searched for one that was fitted. */
+/** Number of the key's latest charges that are searched for a fitted one. */
 const recentMax = 100;
 
-/** A request that got a maximum so that it fits a budget; none for any other. */
+/** Returns a request whose output was capped to fit a budget. Returns nothing for any other request. */
 function fittedJson({ id, at, model, basis }: Charge) {
   const fitted = basis?.fitted ?? null;
   return fitted === null ? [] : [{ request_id: id, time: isoTime(at), model, max_output_tokens: fitted }];
 }
 
-/** The tighter of the key's and its team's; null where neither has one. */
+/** Returns the tighter limit of the key and its team; null if neither has one. */
 function limitJson(kind: keyof Limits, limits: readonly LimitStatus[]) {
   const tightest = tightestLimit(kind, limits);
   if (tightest === undefined) return null;
@@ -52,13 +55,13 @@ function limitJson(kind: keyof Limits, limits: readonly LimitStatus[]) {
   return { scope, limit, remaining, resets_in_seconds: resetsInMs === null ? null : Math.ceil(resetsInMs / 1000) };
 }
 
-/** A key's own charges; `key` is null where none is asked for, for the charges that came without one. */
+/** Access to a key's own charges. If requests need no key, `key` is null and the charges without a key are shown. */
 export interface OwnCharges {
   readonly ledger: LedgerQueries;
   readonly key: Key | null;
 }
 
-/** One page of a key's own charges, newest first; undefined for a cursor that is none of them. */
+/** Returns one page of a key's own charges, newest first; undefined if the cursor is not one of them. */
 export async function ownCharges(
   own: OwnCharges,
   {
@@ -87,7 +90,7 @@ export async function ownCharges(
   return chargesJson(page, ownName(own.key));
 }
 
-/** One of a key's own charges with its corrections; undefined for any other, whether it exists or not. */
+/** Returns one of a key's own charges with its corrections. Returns undefined for any other id, even if the charge exists. */
 export async function ownCharge(own: OwnCharges, id: string): Promise<ChargeDetailsJson | undefined> {
   const charge = await findOwn(own, id);
   if (charge === undefined) return undefined;

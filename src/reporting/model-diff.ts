@@ -3,22 +3,22 @@ import { inServiceTier, serviceTierNames, tierFor, type PriceVersion } from "../
 import { parentClass, tokenClasses, type TokenClass } from "../core/usage.ts";
 import type { CatalogueModel, ModelHistory, ModelSpan } from "../ports/catalogue.ts";
 
-/** One field of a model that differs between two catalogues, over a span of days. */
+/** Difference in one field of a model between two catalogues, over a span of days. */
 export interface Change {
   readonly model: string;
-  /** As in a price file: `gateway.input`, `official.output`, `minimum.usd`, `fraction`, `context_tokens`. */
+  /** Name of the field as in a price file: `gateway.input`, `official.output`, `minimum.usd`, `fraction`, `context_tokens`. */
   readonly field: string;
-  /** For a rate: the prompt size from which on it holds. */
+  /** Prompt size at which a rate begins to apply, in tokens; null for other fields. */
   readonly from_prompt_tokens: number | null;
-  /** ISO days, half-open; null for ever. */
+  /** Half-open span of ISO days. A null bound means no limit on that side. */
   readonly from: string | null;
   readonly until: string | null;
-  /** Null where there is none. Rates in USD per 1M tokens. */
+  /** Value in the first catalogue; null if it has none. Rates are in USD per million tokens. */
   readonly before: string | null;
   readonly after: string | null;
 }
 
-/** Changes of a model that both have, field by field. A span lasts while both of its values apply. */
+/** Returns the changes of a model that both catalogues have, field by field. A span lasts while both of its values apply. */
 export function changesOf(before: ModelHistory, after: ModelHistory): Change[] {
   const spans = [before, after].flatMap((model) => [
     ...model.spans,
@@ -136,7 +136,7 @@ function differences(before: CatalogueModel, after: CatalogueModel): Map<string,
   return found;
 }
 
-/** The price as a service tier has it; null where it states none for that tier. */
+/** Returns the price in a service tier; null if the price states nothing for that tier. */
 function statedTier(price: PriceVersion | null, tier: string): PriceVersion | null {
   return price?.serviceTiers?.[tier] === undefined ? null : inServiceTier(price, tier);
 }
@@ -177,7 +177,7 @@ function tierStarts(...prices: readonly (PriceVersion | null)[]): number[] {
   return [...new Set(starts)].sort((a, b) => a - b);
 }
 
-/** True for a class with its parent's rate: its change is its parent's. */
+/** Returns true if a class has the rate of its parent class. Its change is then listed only for the parent. */
 function follows(price: PriceVersion | null, from: number, side: "charged" | "list", name: TokenClass): boolean {
   const parent = parentClass[name];
   if (parent === null) return false;
@@ -190,7 +190,7 @@ function rateOf(price: PriceVersion | null, from: number, side: "charged" | "lis
   return price === null || price.perRequest !== null ? null : formatRate(tierFor(price, from)[side][name]);
 }
 
-/** Terms of a price other than its rates. */
+/** Returns the terms of a price other than its rates. */
 function termsOf(price: PriceVersion | null): Record<string, string | null> {
   if (price === null) return {};
   const { fraction, perRequest, minimum, fees = {} } = price;
@@ -211,7 +211,7 @@ function termsOf(price: PriceVersion | null): Record<string, string | null> {
   };
 }
 
-/** Traits of a model other than its price: holds and counts follow from them. */
+/** Returns the properties of a model other than its price. Holds and counts depend on them. */
 function traitsOf(model: CatalogueModel): Record<string, string | null> {
   return {
     provider: model.provider,
@@ -236,7 +236,7 @@ function traitsOf(model: CatalogueModel): Record<string, string | null> {
   };
 }
 
-/** "chat max_tokens, responses max_output_tokens"; null for none. */
+/** Formats fields as "chat max_tokens, responses max_output_tokens"; returns null if there are none. */
 export function fieldsText(fields: CatalogueModel["maxOutputField"]): string | null {
   return (
     Object.entries(fields)

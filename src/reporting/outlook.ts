@@ -23,15 +23,15 @@ export interface Sums {
   readonly inDoubt: PicoUsd;
 }
 
-/** Today, this month, and what the month comes to. Times are milliseconds since 1970 UTC. */
+/** Spending today and this month, and a forecast for the whole month. Times are in milliseconds since 1970 UTC. */
 export interface Outlook {
   readonly today: { readonly start: number; readonly sums: Sums };
   readonly month: { readonly start: number; readonly end: number; readonly sums: Sums };
-  /** Forecast at the rate since `from`; null where nothing was spent in the last seven days. */
+  /** Forecast at the hourly rate since `from`; null if nothing was spent in the last seven days. */
   readonly forecast: { readonly monthEnd: PicoUsd; readonly perHour: PicoUsd; readonly from: number } | null;
 }
 
-/** `key`: only what this key's id spent. */
+/** Computes the outlook. `key` limits it to the spending of the key with this id. */
 export async function runOutlook(
   { ledger, memory, calendar }: OutlookTools,
   now: number,
@@ -65,8 +65,8 @@ export async function runOutlook(
 }
 
 /**
- * Spending since this day a week ago, or since the first charge if that is later, since a first hour is not a
- * twenty-fourth of a day. Null where nothing was spent.
+ * Returns spending since this day a week ago, or since the first charge if that is later. A day is not counted whole before
+ * its first charge, because that would lower the hourly rate. Null if nothing was spent.
  */
 async function recentSpending(
   { ledger, calendar }: Pick<OutlookTools, "ledger" | "calendar">,
@@ -94,7 +94,7 @@ export function sumsOf(rows: readonly SpendRow[]): Sums {
   };
 }
 
-/** The beginning of the day so many days before the one that begins here. Days are 23 to 25 hours long. */
+/** Returns the start of the day that is `count` days before the day that begins at `start`. Days are 23 to 25 hours long. */
 export function daysBefore(calendar: Calendar, start: number, count: number): number {
   return calendar.spanOf("1d", start - count * dayMs + dayMs / 2).start;
 }

@@ -13,7 +13,7 @@ import type { SpendMemory } from "./spend-memory.ts";
 const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;
 
-/** The buckets that a span is drawn in: hours, or days of the time zone. */
+/** Buckets that a span is divided into: hours, or days in the time zone. */
 const bucketsOf = {
   "24h": { hours: 24 },
   "7d": { hours: 168 },
@@ -21,9 +21,9 @@ const bucketsOf = {
   "90d": { days: 90 },
 } as const satisfies Record<SpanName, object>;
 
-/** Names with a series of their own; the others share one more. */
+/** Largest number of names with their own series. All other names share one more series. */
 const rowsMax = 8;
-/** Top spenders that are listed. */
+/** Largest number of top spenders in the list. */
 const topMax = 10;
 
 export interface OverviewTools {
@@ -37,11 +37,11 @@ export interface OverviewParams {
   readonly span: SpanName;
   readonly by: SpendDimension;
   readonly now: number;
-  /** Only what this key's id spent. */
+  /** Id of a key, to include only its spending. */
   readonly key?: string;
 }
 
-/** Reads an overview: today, this month with its forecast, and a span in buckets. */
+/** Returns an overview: today, this month with its forecast, and a span in buckets. */
 export async function runOverview(
   tools: OverviewTools,
   params: OverviewParams,
@@ -117,12 +117,14 @@ interface Frame {
   readonly each: "hour" | "day";
   readonly since: number;
   readonly until: number;
-  /** The beginning of the bucket that runs. */
+  /** Start of the present bucket. */
   readonly over: number;
   readonly starts: readonly number[];
 }
 
-/** Buckets end with the present hour or day. Where retention kept days only, they are days. */
+/**
+ * Returns the buckets of a span. The last one is the present hour or day. They are days if retention has removed the hours.
+ */
 async function frameOf({ calendar, ledger }: OverviewTools, { span, now }: OverviewParams): Promise<Frame> {
   const buckets = bucketsOf[span];
   if ("hours" in buckets) {
@@ -138,7 +140,7 @@ async function frameOf({ calendar, ledger }: OverviewTools, { span, now }: Overv
   return { each: "day", since: starts[0] ?? today.start, until: today.end ?? now + 1, over: today.start, starts };
 }
 
-/** Reads the rows of a series. There may be many keys, so the ledger adds up those without a series of their own. */
+/** Reads the rows of the series. There may be many keys, so the ledger adds up those without their own series. */
 async function seriesRows(
   tools: OverviewTools,
   { by }: OverviewParams,
@@ -156,7 +158,7 @@ interface Spender {
   readonly sums: Sums;
 }
 
-/** Sums by the first name, most expensive first. */
+/** Sums rows by their first name, and returns the most expensive names first. */
 function mostExpensive(rows: readonly SpendRow[], count: number): readonly Spender[] {
   return [...Map.groupBy(rows, ({ names: [name] }) => name ?? null)]
     .map(([name, own]) => ({ name, own, sums: sumsOf(own) }))
@@ -190,7 +192,7 @@ function seriesOf(lines: readonly Spender[], rows: readonly SpendRow[], starts: 
   };
 }
 
-/** Lists that are still empty, for a first visit. */
+/** Reports whether keys and charges are still empty, for the first visit of the dashboard. */
 async function emptiness({ ledger, keys }: OverviewTools, requests: number) {
   if (requests > 0) return { keys: false, charges: false };
   const [page, all] = await Promise.all([ledger.charges({ limit: 1 }), keys.page({ limit: 1, at: 0 })]);

@@ -4,7 +4,7 @@ import { tokenClasses, type TokenClass } from "../core/usage.ts";
 import type { CatalogueModel, PriceExplanation, RateRule, TaskHistory, TierRules } from "../ports/catalogue.ts";
 import { isoTime } from "./names.ts";
 
-/** Answer of `prices show`: the origin of a model's price at an instant. */
+/** Answer of `prices show`: where a model's price at an instant comes from. */
 export type PriceShown = ReturnType<typeof priceShown>;
 
 export function priceShown(asked: string, explained: PriceExplanation, at: number) {
@@ -31,7 +31,7 @@ export function priceShown(asked: string, explained: PriceExplanation, at: numbe
   };
 }
 
-/** The price of a task type in force; none where there is none. */
+/** Returns the price of a task type that is in force; nothing if there is none. */
 function taskJson({ taskType, spans }: TaskHistory, at: number) {
   const span = spans.findLast(({ start }) => start <= at);
   const version = span?.price?.version;
@@ -114,7 +114,7 @@ function tierJson(tier: PriceTier | undefined, rules: TierRules) {
   const rates = tokenClasses.map((name) => ({
     class: name,
     official_usd_per_million: formatRate(tier.list[name]),
-    /** The class whose official rate it is: its own, or its parent's where it has none. */
+    /** Class whose official rate applies: this class, or its parent if this class has no rate. */
     official_of: rules[name].listed,
     gateway_usd_per_million: formatRate(tier.charged[name]),
     ...ruleJson(rules[name].rule),
@@ -122,7 +122,10 @@ function tierJson(tier: PriceTier | undefined, rules: TierRules) {
   return [{ from_prompt_tokens: tier.fromPromptTokens, rates }];
 }
 
-/** `stated`: the gateway's absolute rate. `share`: the group's fraction of the official rate. `as`: charged as that class. */
+/**
+ * Describes the rule of a rate. `stated`: the gateway's absolute rate. `share`: the group's fraction of the official rate.
+ * `as`: charged as the named class.
+ */
 function ruleJson(rule: RateRule): { rule: "stated" | "share" | "as"; fraction: string | null; as: TokenClass | null } {
   switch (rule.kind) {
     case "stated":

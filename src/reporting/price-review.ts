@@ -2,18 +2,18 @@ import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
 
 const dayMs = 86_400_000;
 
-/** Prices that were reviewed longer ago than this may have changed. Days. */
+/** Largest age of a review, in days. Prices with an older review may have changed. */
 export const reviewDaysMax = 60;
 
 export interface PriceReview {
-  /** UTC day of the newest review; null where no price is in force. */
+  /** UTC day of the newest review; null if no price is in force. */
   readonly reviewed_on: string | null;
   readonly age_days: number | null;
-  /** True if it is more than 60 days ago, or missing. */
+  /** True if the review is missing or more than 60 days old. */
   readonly review_due: boolean;
 }
 
-/** The newest review of the prices in force. */
+/** Returns the newest review of the prices in force. */
 export function newestReview(catalogue: Catalogue, now: number): PriceReview {
   const reviews = catalogue.list(now).flatMap((model) => reviewOf(model) ?? []);
   const newest = Math.max(...reviews.filter((at) => at <= now));
@@ -22,7 +22,10 @@ export function newestReview(catalogue: Catalogue, now: number): PriceReview {
   return { reviewed_on: new Date(newest).toISOString().slice(0, 10), age_days: days, review_due: days > reviewDaysMax };
 }
 
-/** The last day that the source names: "announced for 2027-01-01, reviewed on 2026-11-22". Without one, the first day of the price. */
+/**
+ * Returns the last day in the source's text: "announced for 2027-01-01, reviewed on 2026-11-22". If it names no day, returns
+ * the first day of the price.
+ */
 function reviewOf({ price }: CatalogueModel): number | undefined {
   if (price === null) return undefined;
   const { source, from } = price.version;

@@ -6,12 +6,12 @@ import { isoTime } from "./names.ts";
 import { quarterHours } from "./report.ts";
 import { leftoversOf, rowsUnder, type Leftovers } from "./what-if.ts";
 
-/** Days of traffic that are compared. */
+/** Number of days whose traffic is compared. */
 const trafficDays = 30;
 const dayMs = 86_400_000;
 
 export interface PricesDiff {
-  /** Digests: equal where nothing differs. */
+  /** Digest of the first catalogue. It equals `after` if nothing differs. */
   readonly before: string;
   readonly after: string;
   readonly added: readonly ModelPresence[];
@@ -19,14 +19,14 @@ export interface PricesDiff {
   readonly changes: readonly Change[];
 }
 
-/** A model that only one of them has, with the day of its first price. */
+/** A model that only one catalogue has, with the day of its first price. */
 interface ModelPresence {
   readonly model: string;
   readonly group: string | null;
   readonly from: string | null;
 }
 
-/** Compares two catalogues, in the order of the first. */
+/** Compares two catalogues. Changes are in the order of the first. */
 export function diffPrices(before: Catalogue, after: Catalogue): PricesDiff {
   const [old, present] = [byId(before), byId(after)];
   const only = (one: ReadonlyMap<string, ModelHistory>, other: ReadonlyMap<string, ModelHistory>) =>
@@ -60,7 +60,7 @@ function presence({ id, spans, tasks = [] }: ModelHistory): ModelPresence {
   };
 }
 
-/** The same traffic under two catalogues, by model as it was asked for. */
+/** Cost of the same traffic under two catalogues, by the model named in the request. */
 export interface TrafficDiff {
   readonly since: string;
   readonly until: string;
@@ -71,11 +71,11 @@ export interface TrafficDiff {
 
 export interface TrafficFigures {
   readonly requests: number;
-  /** As it was charged. */
+  /** Cost as it was charged. */
   readonly cost_usd: string;
   readonly before_usd: string;
   readonly after_usd: string;
-  /** After less before. */
+  /** `after_usd` minus `before_usd`. */
   readonly difference_usd: string;
 }
 
@@ -83,7 +83,7 @@ export interface TrafficRow extends TrafficFigures {
   readonly model: string;
 }
 
-/** Cost of the last 30 days under each catalogue; `now` in milliseconds since 1970 UTC. */
+/** Computes the cost of the last 30 days under each catalogue. `now` is in milliseconds since 1970 UTC. */
 export async function diffTraffic(
   ledger: LedgerQueries,
   before: Catalogue,

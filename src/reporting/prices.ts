@@ -5,18 +5,18 @@ import { tokenClasses } from "../core/usage.ts";
 import type { Catalogue, CatalogueModel, ModelHistory } from "../ports/catalogue.ts";
 import type { PricedModelJson, PriceHistoryJson, PriceJson, PriceListJson, RatesJson } from "./shapes/prices.ts";
 
-/** Every model of the catalogue with its price in force at the instant. */
+/** Returns every model of the catalogue with its price in force at the instant. */
 export function pricesJson(catalogue: Catalogue, at: number): PriceListJson {
   return { digest: catalogue.digest, models: catalogue.list(at).map(pricedModel) };
 }
 
-/** One model with its price in force, as the list has it. */
+/** Returns one model with its price in force, in the same form as in the list. */
 export function pricedModel(model: CatalogueModel): PricedModelJson {
   const { id, provider, group, unit } = model;
   return { id, provider, group, unit, price: priceJson(model) };
 }
 
-/** One model at all times, newest first; the first of its spans has no beginning. */
+/** Returns the price history of one model, newest first. The earliest span has no start. */
 export function priceHistoryJson({ id, aliases, spans }: ModelHistory, at: number): PriceHistoryJson {
   const begun = spans.findLastIndex(({ start }) => start <= at);
   const entries = spans.map(({ start, model }, index) => ({

@@ -4,7 +4,7 @@ import { chargeJson } from "./charges.ts";
 import type { NameOf } from "./names.ts";
 import type { LiveJson } from "./shapes/charges.ts";
 
-/** The latest charges, newest first, with the cursor of the next poll. */
+/** Returns the latest charges, newest first, with the cursor for the next poll. */
 export function recentJson(
   { charges, cursor }: { readonly charges: readonly Charge[]; readonly cursor: RecentCursor },
   nameOf: NameOf,
@@ -15,7 +15,10 @@ export function recentJson(
   };
 }
 
-/** The query of the ledger; null for an invalid cursor. After a cursor the state is no filter, since settling changes it. */
+/**
+ * Returns the query for the ledger; null for an invalid cursor. With a cursor the query does not filter by state, because
+ * settling changes the state.
+ */
 export function recentQueryOf({
   after: text,
   state,

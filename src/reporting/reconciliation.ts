@@ -14,7 +14,10 @@ import type { LedgerQueries } from "../ports/ledger.ts";
 import { isoTime } from "./names.ts";
 import type { ReconciliationJson } from "./shapes/figures.ts";
 
-/** Compares what the samples of the half-open span allow; milliseconds since 1970 UTC. */
+/**
+ * Compares the ledger with the account between the first and last sample in a half-open span. Times are in milliseconds
+ * since 1970 UTC.
+ */
 export async function runReconciliation(
   { ledger, samples }: { readonly ledger: LedgerQueries; readonly samples: Pick<AccountSamples, "list"> },
   span: { readonly since: number; readonly until: number },
@@ -25,14 +28,14 @@ export async function runReconciliation(
   return reconcile(listed, await ledger.corrections(first.askedAt, last.askedAt));
 }
 
-/** Reason why nothing can be compared, as a sentence without its full stop. */
+/** Explains why nothing can be compared, in a sentence without its full stop. */
 export function whyNotReconciled(reason: Extract<ReconcileResult, { ok: false }>["reason"]): string {
   return reason === "no_measure"
     ? "the account record states no balance in USD, so the value of its credits is not known"
     : "fewer than two samples of the account are in this span; one is taken each minute while there is traffic";
 }
 
-/** Groups of the price files of which another fraction would explain what the uncertainty does not. */
+/** Returns the price groups for which a different fraction would explain the difference beyond the uncertainty. */
 export async function groupsExplaining(
   ledger: LedgerQueries,
   catalogue: Catalogue,
@@ -48,7 +51,7 @@ export async function groupsExplaining(
   return explainingGroups(found, groups).filter(({ insteadOf }) => insteadOf > 0n);
 }
 
-/** The fraction of each group, as its models are charged; none for a group whose models differ. */
+/** Returns the fraction that each group's models are charged. Omits groups whose models have different fractions. */
 function fractionsOf(catalogue: Catalogue, at: number): ReadonlyMap<string, bigint> {
   const seen = new Map<string, Set<bigint>>();
   for (const { group, price } of catalogue.list(at)) {
@@ -108,7 +111,7 @@ export function reconciliationJson(
   };
 }
 
-/** Part of the difference beyond the uncertainty; zero for none. */
+/** Returns the part of the difference that the uncertainty does not explain; zero if there is none. */
 export function beyondDoubt({ difference, below, above }: Reconciliation): PicoUsd {
   if (difference < -below) return (-difference - below) as PicoUsd;
   return above !== null && difference > above ? subtract(difference, above) : (0n as PicoUsd);
@@ -125,12 +128,12 @@ function factorJson(found: Reconciliation): ReconciliationJson["factor"] {
   };
 }
 
-/** Millionths as a decimal with at least two places: "0.75". */
+/** Formats millionths as a decimal with at least two places, such as "0.75". */
 function shareText(millionths: bigint): string {
   return formatRate(millionths as PicoUsdPerToken);
 }
 
-/** With four decimals, towards zero. */
+/** Returns a part in percent with four decimals, rounded towards zero; null if the whole is not positive. */
 function percentOf(part: PicoUsd, whole: PicoUsd): number | null {
   return whole <= 0n ? null : Number((part * 1_000_000n) / whole) / 10_000;
 }

@@ -14,7 +14,7 @@ import { isoTime, type NameOf } from "./names.ts";
 import type { FiguresJson, ReportJson } from "./shapes/figures.ts";
 import { isTagName } from "../core/keys.ts";
 
-/** Adds up posted charges. The span is widened to the ledger's quarter hours, so that the answer states what it covers. */
+/** Adds up posted charges. Widens the span to the ledger's quarter hours; the answer states the span it covers. */
 export async function runReport(
   tools: { readonly ledger: LedgerQueries; readonly nameOf: NameOf },
   query: ReportQuery,
@@ -42,7 +42,7 @@ async function ceilingOf(
   return row === undefined ? null : { requests: row.requests, cost_usd: formatUsd(row.cost) };
 }
 
-/** Sums that rows and their total have in common. */
+/** Sums that rows and their total both contain. */
 export type Sums = Omit<ReportRow, "dimensions">;
 
 export const nothing: Sums = {
@@ -81,7 +81,7 @@ export function dimensionsOf(row: ReportRow, nameOf: NameOf): Partial<Record<Rep
   return key === undefined || key === null ? row.dimensions : { ...row.dimensions, key: nameOf(key) };
 }
 
-/** Cost, list cost, and the saving: their difference. */
+/** Returns cost, list cost, and the saving, which is their difference. */
 export function costsJson({ cost, listCost }: Pick<Sums, "cost" | "listCost">) {
   return {
     cost_usd: formatUsd(cost),
@@ -108,7 +108,7 @@ export function figuresOf(sums: Sums): FiguresJson {
 
 const quarterHourMs = 15 * 60_000;
 
-/** The span widened to the quarter hours that the ledger sums by; milliseconds since 1970 UTC. */
+/** Widens a span to the quarter hours that the ledger sums by. Times are in milliseconds since 1970 UTC. */
 export function quarterHours(since: number, until: number): { readonly since: number; readonly until: number } {
   return {
     since: Math.floor(since / quarterHourMs) * quarterHourMs,
@@ -116,7 +116,7 @@ export function quarterHours(since: number, until: number): { readonly since: nu
   };
 }
 
-/** Reads dimensions from names separated by commas, each at most once; undefined for anything else. */
+/** Reads dimensions from names separated by commas. Returns undefined if a name is unknown or repeated. */
 export function readDimensions(text: string): ReportDimension[] | undefined {
   const names = text.split(",").map((name) => name.trim());
   const found = names.map((name) =>

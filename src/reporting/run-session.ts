@@ -7,7 +7,7 @@ import type { RunSessionJson } from "./shapes/figures.ts";
 
 const dayMs = 86_400_000;
 
-/** Sums a session so far. */
+/** Returns a session with the sums of its charges so far. */
 export async function sessionJson(
   ledger: LedgerQueries,
   session: RunSession,
@@ -15,9 +15,9 @@ export async function sessionJson(
   now: number,
 ): Promise<RunSessionJson> {
   const { id, key, tags, budget, createdAt, expiresAt, endedAt } = session;
-  // A clock may have stepped while it ran.
+  // The span has a day more on each side, because the clock may have been set during the session.
   const span = { since: Math.max(0, createdAt - dayMs), until: Math.max(expiresAt, now) + dayMs };
-  // Before the sums: a request that settles in between is in both, and never in neither.
+  // Pending charges are read before the sums, so that a request that settles in between is counted twice rather than missed.
   const { charges } = await ledger.charges({
     key,
     state: "pending",

@@ -2,14 +2,14 @@ import type { Clock } from "../ports/clock.ts";
 import type { LedgerQueries } from "../ports/ledger.ts";
 import type { SpendQuery, SpendRow } from "../ports/spend.ts";
 
-/** Longest age of sums of past time, in milliseconds. A correction or a late settlement shows after that. */
+/** Longest age of remembered sums, in milliseconds. A correction or a late settlement shows only after that. */
 const keptMs = 60_000;
-/** Sums of more queries than these are forgotten, the oldest first. */
+/** Largest number of remembered queries. Beyond it, the oldest are forgotten. */
 const queriesMax = 200;
 
 /**
- * Sums of days and hours that are over, remembered for a minute: a month of a large ledger takes tens of milliseconds to add
- * up, and only a correction or a late settlement changes it.
+ * Remembers sums of past days and hours for a minute. Adding up a month of a large ledger takes tens of milliseconds, and
+ * only a correction or a late settlement changes the result.
  */
 export class SpendMemory {
   readonly #ledger: LedgerQueries;
@@ -21,7 +21,7 @@ export class SpendMemory {
     this.#clock = clock;
   }
 
-  /** Spending up to `over`, at most a minute old, and spending since. */
+  /** Returns spending up to `over` from memory, and spending since then from the ledger. */
   async spend(query: SpendQuery, over: number): Promise<readonly SpendRow[]> {
     if (over <= query.since) return this.#ledger.spend(query);
     const [past, present] = await Promise.all([
@@ -31,7 +31,7 @@ export class SpendMemory {
     return [...past, ...present];
   }
 
-  /** Old sums are returned once more while they are computed again. */
+  /** Returns remembered sums. If they are too old, they are still returned while they are read again. */
   async #past(query: SpendQuery): Promise<readonly SpendRow[]> {
     const name = JSON.stringify(query);
     const known = this.#known.get(name);
@@ -64,6 +64,6 @@ export class SpendMemory {
 interface Known {
   readonly at: number;
   readonly rows: Promise<readonly SpendRow[]>;
-  /** True while it is read again. */
+  /** True while the sums are read again. */
   isRead: boolean;
 }

@@ -7,7 +7,7 @@ export interface VerificationJson {
   readonly ok: boolean;
   readonly charges: number;
   readonly differences: readonly Difference[];
-  /** Number of differences that are not listed; absent for none. */
+  /** Number of differences that are not listed; missing if all are listed. */
   readonly unlisted?: number;
 }
 
@@ -15,7 +15,7 @@ export function verificationJson({ charges, differences, unlisted }: Verificatio
   return { ok: differences.length === 0, charges, differences, ...(unlisted !== undefined && { unlisted }) };
 }
 
-/** Holds that have been pending for long. They are no difference, since every sum counts them. */
+/** Returns holds that have been pending for a long time. They are not differences, since every sum includes them. */
 export function oldHoldsJson(holds: readonly OldHold[], nameOf: NameOf) {
   return holds.map(({ id, kind, at, key, amount, isOrphaned }) => ({
     request_id: id,

@@ -19,12 +19,12 @@ export interface WatchTools {
 
 export type WatchFilter = Pick<RecentQuery, "key" | "team" | "model">;
 
-/** Charges that started or ended since the last poll. Each state of a charge is reported once. */
+/** Polls for charges that started or ended since the last poll. Reports each state of a charge once. */
 export class RequestWatch {
   readonly #ledger: LedgerQueries;
   readonly #filter: WatchFilter;
   #cursor: RecentCursor | undefined;
-  /** Reported states of charges; the oldest are forgotten. */
+  /** States of charges that were reported. The oldest are forgotten. */
   readonly #reported = new Map<string, string>();
 
   constructor(ledger: LedgerQueries, filter: WatchFilter) {
@@ -32,7 +32,7 @@ export class RequestWatch {
     this.#filter = filter;
   }
 
-  /** The oldest first; the first time the last `count`. */
+  /** Returns new charges, oldest first. The first call returns the last `count` charges. */
   async poll(count: number): Promise<readonly Charge[]> {
     const after = this.#cursor === undefined ? {} : { after: this.#cursor };
     const { charges, cursor } = await this.#ledger.recent({
@@ -52,14 +52,14 @@ export class RequestWatch {
   }
 }
 
-/** More than a poll covers, so that nothing is reported twice. */
+/** Largest number of remembered charges. A poll covers fewer, so that none is reported twice. */
 const rememberedMax = 6_000;
 
 /** Figures above the list of requests. */
 export interface WatchedSums {
   readonly today: { readonly cost: PicoUsd; readonly requests: number };
   readonly month: { readonly cost: PicoUsd; readonly requests: number };
-  /** Spending by the month's end at the rate of the last seven days; null where nothing was spent. */
+  /** Forecast of this month's spending at the rate of the last seven days; null if nothing was spent. */
   readonly monthEnd: PicoUsd | null;
   readonly running: number;
   /** Budgets in their present windows, fullest first. */
@@ -67,7 +67,7 @@ export interface WatchedSums {
   readonly nameOf: NameOf;
 }
 
-/** `budgetsMax`: as many as have room. */
+/** Returns the figures above the list. `budgetsMax` is the largest number of budgets that fit on the screen. */
 export async function watchedSums(
   { ledger, keys, memory, calendar }: WatchTools,
   now: number,
@@ -93,7 +93,7 @@ export async function watchedSums(
   };
 }
 
-/** In thousandths of the limit, held amounts among them. */
+/** Returns the spent and held amounts in thousandths of the limit. */
 function fullness({ spent, held, budget }: BudgetWindow): number {
   if (budget.limit <= noMoney) return 1000;
   return stepsOf((spent + held) as PicoUsd, budget.limit, 1000);

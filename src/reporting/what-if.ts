@@ -8,10 +8,10 @@ import type { FiguresJson, ReportJson, ReportRowJson } from "./shapes/figures.ts
 
 /** Cost of a row under other prices. */
 export interface WhatIfFigures {
-  /** Charges that cannot be recomputed count with their stored amounts. */
+  /** Recomputed cost. It includes the stored amounts of charges that cannot be recomputed. */
   readonly cost_usd: string;
   readonly list_cost_usd: string;
-  /** Difference of the cost: above zero where the other prices are higher. */
+  /** Difference to the charged cost; above zero if the other prices are higher. */
   readonly difference_usd: string;
   readonly not_recomputed: RequestsAndCostJson;
 }
@@ -21,17 +21,17 @@ interface RequestsAndCostJson {
   readonly cost_usd: string;
 }
 
-/** Charges that a difference leaves out. */
+/** Charges that the differences leave out. */
 export interface Leftovers {
-  /** Charges that kept their stored amounts, by reason. */
+  /** Charges that keep their stored amounts, by reason. */
   readonly not_recomputed: RequestsAndCostJson & {
     readonly by_reason: Readonly<Partial<Record<NotRecomputed, RequestsAndCostJson>>>;
   };
-  /** Charges without a price that have one there; their cost is in what_if only. */
+  /** Charges without a price that the other prices cover. Their cost is included only in `what_if`. */
   readonly newly_priced: RequestsAndCostJson;
 }
 
-/** A report with the cost of the same traffic under other prices next to each row. */
+/** A report whose rows also state the cost of the same traffic under other prices. */
 export interface WhatIfReport extends Pick<ReportJson, "since" | "until" | "by">, Leftovers {
   /** Digest of the other prices. */
   readonly prices: string;
@@ -39,7 +39,7 @@ export interface WhatIfReport extends Pick<ReportJson, "since" | "until" | "by">
   readonly total: FiguresJson & { readonly what_if: WhatIfFigures };
 }
 
-/** The rows of a report with what this catalogue's prices, those in force at each charge's time, make of them. */
+/** Returns the rows of a report with their cost under this catalogue's prices in force at the time of each charge. */
 export function rowsUnder(
   ledger: LedgerQueries,
   catalogue: Catalogue,
@@ -54,7 +54,7 @@ export function rowsUnder(
   return ledger.whatIf(query, (charge) => recomputeUnder(charge, priceAt), onProgress);
 }
 
-/** The same traffic under other prices. The span is widened as `runReport` does. */
+/** Reports the cost of the same traffic under other prices. Widens the span as `runReport` does. */
 export async function runWhatIf(
   tools: { readonly ledger: LedgerQueries; readonly nameOf: NameOf; readonly catalogue: Catalogue },
   query: ReportQuery,

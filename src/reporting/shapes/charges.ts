@@ -119,7 +119,7 @@ export const liveSchema = z.strictObject({
 });
 export type LiveJson = Shape<typeof liveSchema>;
 
-/** A task as an administrator sees it: what Farebox keeps of it, never what was asked for or made. */
+/** A task as an administrator sees it. It contains neither the request nor the result. */
 export const taskSchema = z.strictObject({
   task_id: text,
   request_id: text.meta({ description: "The charge that pays for it." }),

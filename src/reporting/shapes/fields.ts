@@ -2,11 +2,11 @@ import { z } from "zod";
 import { tokenClasses } from "../../core/usage.ts";
 
 /*
- * The shapes of answers, each declared once: `/admin/v1`, `/v1/farebox`, `--json`, the OpenAPI document and the
- * dashboard have theirs from here. Tests hold answers against these schemas; a running proxy only has their types.
+ * Schemas of answers, each declared once. `/admin/v1`, `/v1/farebox`, `--json`, the OpenAPI document and the dashboard all
+ * use them. Tests check answers against these schemas; a running proxy uses only their types.
  */
 
-/** The type of what a schema describes, as it is written: nothing in it changes. */
+/** Read-only type of the values that a schema describes. */
 export type Shape<Schema extends z.ZodType> = Frozen<z.output<Schema>>;
 type Frozen<T> = unknown extends T ? T : { readonly [Name in keyof T]: Frozen<T[Name]> };
 
@@ -28,7 +28,7 @@ export const outputCap = limit.meta({
 });
 export const models = z.array(text).nullable().meta({ description: "Patterns of models; null for all." });
 
-/** An object with the same kind of field under each of these names. */
+/** Returns the schema of an object with the same kind of field under each of these names. */
 export function eachOf<Name extends string, Field extends z.ZodType>(names: readonly Name[], field: Field) {
   return z.strictObject(Object.fromEntries(names.map((name) => [name, field])) as Record<Name, Field>);
 }

@@ -22,7 +22,7 @@ const figures = {
 const figuresSchema = z.strictObject(figures);
 export type FiguresJson = Shape<typeof figuresSchema>;
 export type ReportRowJson = Readonly<Partial<Record<ReportDimension, string | null>>> & FiguresJson;
-/** An index signature would make text of every field, so the types of dimensions are stated. */
+/** The types are stated, because an inferred index signature would give every field the type of a text. */
 const dimension = text as z.ZodType<ReportDimension>;
 const reportRow = z.object(figures).catchall(textOrNull) as unknown as z.ZodType<ReportRowJson>;
 
@@ -85,7 +85,7 @@ export const balanceSchema = z.strictObject({
 export type BalanceJson = Shape<typeof balanceSchema>;
 
 const bounds = { below_usd: usd, above_usd: usdOrNull };
-/** The ledger compared with the gateway's account. An amount that is null is without a bound. */
+/** Comparison of the ledger with the gateway's account. A null amount has no bound. */
 export const reconciliationSchema = z.strictObject({
   ok: z.boolean(),
   since: time,
@@ -119,7 +119,7 @@ const line = {
   values: z.array(usd).meta({ description: "One for each of `starts`." }),
 };
 const spender = { name: textOrNull, requests: count, cost_usd: usd, saving_usd: usd };
-/** The spans of an overview. */
+/** Spans that an overview can cover. */
 export const spanNames = ["24h", "7d", "30d", "90d"] as const;
 export type SpanName = (typeof spanNames)[number];
 export const overviewSchema = z.strictObject({

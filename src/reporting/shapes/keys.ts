@@ -71,7 +71,7 @@ export const setBudgetSchema = z.strictObject({
   note: textOrNull.meta({ description: "A hint at a likely mistake; null for none." }),
 });
 export type SetBudgetJson = Shape<typeof setBudgetSchema>;
-/** A budget in one of its windows, with the key that it is of where each key has its own. */
+/** A budget in one of its windows. `key` names the window's key if each key has its own window. */
 export const standingSchema = z.strictObject({
   ...budgetFields,
   key: textOrNull,
@@ -103,7 +103,7 @@ export const meSchema = z.strictObject({
 export type MeJson = Shape<typeof meSchema>;
 
 const signedIn = { expires_at: time, time_zone: text, version: text };
-/** The session of a browser at the dashboard. */
+/** Dashboard session of a browser. */
 export const sessionSchema = z.discriminatedUnion("kind", [
   z.strictObject({ kind: z.literal("none") }),
   z.strictObject({ kind: z.literal("admin"), name: text, role: z.enum(adminRoles), ...signedIn }),
