@@ -9,7 +9,7 @@ import { parseUsd, type PicoUsd } from "../core/money.ts";
 import type { CeilingName, TaskCeilings } from "../core/tasks.ts";
 import { objectOr, storedCharsMax, storedText, type JsonObject } from "./json.ts";
 
-/** The part of the gateway's account record that Farebox uses. Null is unknown, never 0. */
+/** Part of the gateway's account record that Farebox uses. Null means unknown, never 0. */
 export interface Account {
   /** May be below zero. */
   readonly balance: PicoUsd | null;
@@ -21,8 +21,8 @@ export interface Account {
 }
 
 /**
- * Reads an account record of any shape. The place of `equivalent_in_usd` is not documented: it is looked for in `data`, at the root,
- * and in the wallet and the credit packs of both. The first place that states an amount counts.
+ * Reads an account record of any shape. The position of `equivalent_in_usd` is not documented, so it is searched in `data`,
+ * at the root, and in the wallet and the credit packs of both. The first amount counts.
  */
 export function readAccount(record: unknown): Account {
   const root = objectOr(record);
@@ -44,7 +44,7 @@ export function readAccount(record: unknown): Account {
   };
 }
 
-/** The objects of an account record that state figures, in the order in which they count. */
+/** Returns the objects of an account record that can state figures. Earlier objects take precedence. */
 function placesIn(root: JsonObject): readonly JsonObject[] {
   const outer = [objectOr(root["data"]), root];
   return [
@@ -81,7 +81,7 @@ function readText(value: unknown): string | null {
   return typeof value === "string" && value !== "" ? storedText(value) : null;
 }
 
-/** The figures of an account record that are kept, each at its first place where it is stated as a number, with the account's id. */
+/** Returns the account's id and the figures to store. The first object that states a figure as a number counts. */
 export function readAccountFigures(record: unknown): {
   readonly account: string | null;
   readonly figures: AccountFigures;
@@ -100,7 +100,10 @@ export function readAccountFigures(record: unknown): {
 
 const decimal = /^(-?)(\d+)(?:\.(\d+))?$/;
 
-/** A number as JSON carries it, or its text; null where it is too long to be stored. A number's own shortest text is what was sent; only a tiny one has an exponent. */
+/**
+ * Returns the text of a JSON number or string; null if it is too long to store.
+ * Only tiny numbers need `toFixed`, because JavaScript writes them with an exponent.
+ */
 function decimalText(value: unknown): string | null {
   if (typeof value !== "string" && typeof value !== "number") return null;
   const isTiny = typeof value === "number" && value !== 0 && Math.abs(value) < 1e-6;
@@ -108,7 +111,7 @@ function decimalText(value: unknown): string | null {
   return text.length > storedCharsMax ? null : text;
 }
 
-/** An amount; what is finer than a pico-USD is cut off. */
+/** Reads an amount. Digits below one pico-USD are cut off. */
 function readUsd(value: unknown): PicoUsd | null {
   const match = decimal.exec(decimalText(value) ?? "");
   if (match === null) return null;
@@ -118,7 +121,7 @@ function readUsd(value: unknown): PicoUsd | null {
   return sign === "-" ? (-amount as PicoUsd) : amount;
 }
 
-/** A number, or a decimal's text. */
+/** Reads a number, or a string that contains a decimal. */
 function readNumber(value: unknown): number | null {
   const text = decimalText(value);
   const number = text !== null && (typeof value === "number" || decimal.test(text)) ? Number(text) : NaN;

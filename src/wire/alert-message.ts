@@ -3,22 +3,25 @@ import { assertNever } from "../core/assert.ts";
 import type { Alert, AlertDetails, AlertType } from "../core/alerts.ts";
 import { formatUsd, type PicoUsd } from "../core/money.ts";
 
-/** The body of an alert's webhook, as docs/alerts.md gives it. Slack and Mattermost show `text`. */
+/** Body of an alert's webhook, as documented in docs/alerts.md. Slack and Mattermost show `text`. */
 export interface AlertMessage {
   readonly id: string;
   readonly type: AlertType;
-  /** Time at which its cause was found, ISO 8601 UTC. */
+  /** Time at which Farebox detected the cause, in ISO 8601 UTC. */
   readonly time: string;
   readonly severity: "warning" | "critical";
   readonly title: string;
-  /** Title and figures in one sentence or two. */
+  /** Title and figures in a few sentences. */
   readonly text: string;
   readonly data: Readonly<Record<string, string | number | null>>;
 }
 
 type NameOf = (keyId: string) => string | null;
 
-/** `at`: when it was noticed, milliseconds since 1970 UTC. `nameOf` gives the name of a key by its id. */
+/**
+ * Returns the message of an alert. `at` is the time of detection, in milliseconds since 1970 UTC.
+ * `nameOf` returns the name of a key by its id.
+ */
 export function alertMessage(
   alert: Alert,
   { id, at, nameOf }: { readonly id: string; readonly at: number; readonly nameOf: NameOf },
@@ -87,7 +90,7 @@ function alertText(alert: AlertDetails, at: number, nameOf: NameOf): AlertText {
   }
 }
 
-/** The ledger names so many old holds at most. */
+/** Largest number of old holds that the ledger lists. */
 const listedMax = 1000;
 
 function exhausted(alert: Extract<AlertDetails, { type: "budget_exhausted" }>, nameOf: NameOf): AlertText {

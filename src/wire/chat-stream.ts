@@ -15,21 +15,21 @@ import {
 } from "./stream-output.ts";
 import { readUsageOf } from "./usage.ts";
 
-/** Chunks of choices with deltas or bare texts, whole with a finish reason or `[DONE]`. */
+/** Form of a chat stream: chunks of choices with deltas or plain texts. A finish reason or `[DONE]` completes it. */
 const chatForm: StreamForm = {
   lastEvents: lastUsage,
   reading: (listener) => new ChatEventReader(listener),
 };
 
-/** Remembers a stream of chat completions, or of the older completions. */
+/** Returns a transcript for a stream of chat completions, or of the older completions. */
 export function chatTranscript(listener?: OutputListener, unreadBytes?: number): StreamTranscript {
   return new StreamTranscript(chatForm, listener, unreadBytes);
 }
 
-/** Backwards to the last usage. Output on the way was written after it, so that the usage does not cover it. */
+/** Searches backwards for the last usage. Returns undefined if output follows it, which the usage does not cover. */
 function lastUsage(events: readonly string[]): StreamAnswer | undefined {
   let finished = false;
-  // The terms of the usage's event and of those after it; others are sought in the bytes.
+  // Terms of the last event, if it follows the usage. The caller searches the bytes for terms in earlier events.
   let later: AnswerTerms | undefined;
   for (const data of events.toReversed()) {
     if (isDone(data)) {
@@ -64,19 +64,19 @@ function writes(event: JsonObject): boolean {
   );
 }
 
-/** Recognizes the end of a stream as OpenAI's clients do: no JSON begins like this. */
+/** Returns true for the end of a stream, as OpenAI's clients recognize it. No JSON begins like this. */
 function isDone(data: string): boolean {
   return data.startsWith("[DONE]");
 }
 
-/** Reads every event: output by choice, usage, finish reasons. */
+/** Reads the output by choice, the usage and the finish reasons of every event. */
 class ChatEventReader implements EventReader {
   readonly output: StreamOutput;
   readonly #delta: DeltaSink;
   readonly #envelope: OutputSink;
   #usage: Usage | undefined;
   #usageIsFinal = false;
-  /** Output written before the usage came; the usage does not cover later output. */
+  /** Amount of output before the usage. The usage does not cover later output. */
   #usageAmount = 0;
   #servedModel: string | null = null;
   #serviceTier: unknown;
@@ -121,7 +121,7 @@ class ChatEventReader implements EventReader {
     return true;
   }
 
-  /** The last statement of each counts: a gateway may know late what answers. */
+  /** Keeps the last stated value of each term, because a gateway may learn late which model answers. */
   #takeTerms(event: JsonObject): void {
     const { servedModel, serviceTier, toolCalls } = answerTerms(event);
     this.#servedModel = servedModel ?? this.#servedModel;
@@ -144,7 +144,7 @@ class ChatEventReader implements EventReader {
     if (whole !== undefined && whole !== null) this.#repeatMessage(whole, key);
   }
 
-  /** Some gateways repeat in each chunk, or in the last, all that the choice has written. */
+  /** Adds the new part of a message. Some gateways repeat the whole text of a choice in each chunk, or in the last chunk. */
   #repeatMessage(whole: unknown, key: number): void {
     const { output } = this;
     let text = "";
@@ -166,13 +166,13 @@ function finishes(event: JsonObject): boolean {
 }
 
 /**
- * Reports that an event carries no part of the answer. Gemini's chunks state the usage so far next to their candidates.
+ * Returns true if an event has no part of the answer. Gemini's chunks state the usage so far next to their candidates.
  */
 function isUsageAlone(event: JsonObject): boolean {
   return listOr(event["choices"]).length === 0 && listOr(event["candidates"]).length === 0;
 }
 
-/** Reports the extra usage chunk of `include_usage`: a usage and an empty list of choices. */
+/** Returns true for the extra chunk of `include_usage`, which has a usage and an empty list of choices. */
 export function isUsageChunk(data: string): boolean {
   if (!data.includes('"usage"')) return false;
   const event = parseJson(data);

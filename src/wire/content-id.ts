@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 
-/** First 32 hex digits of SHA-256: the address of a content. */
+/** Returns the id of a text: the first 32 hex digits of its SHA-256. */
 export function contentId(text: string): string {
   return createHash("sha256").update(text).digest("hex").slice(0, 32);
 }

@@ -9,26 +9,26 @@ import { jsonMembers, parseJson, replaced, withMember } from "./json.ts";
 
 /** Description of one kind of request: the readers of its bytes and of its answers. */
 export interface Endpoint {
-  /** Its path, and the name of its route in rows and metrics: "/v1/chat/completions". */
+  /** Path, which also names the route in rows and metrics: "/v1/chat/completions". */
   readonly route: string;
-  /** Its fields with their meanings, which also apply to query parameters. */
+  /** Fields with their meanings, which also apply to query parameters. */
   readonly fields: RequestFields;
   /** Reads a request without changing it. Refuses a request that the gateway might read differently. */
   readRequest(body: Buffer): ModelRequestResult;
-  /** Reader of a form with files, which passes without being kept; null for none. */
+  /** Reader of a form with files, which is forwarded without being stored; null if the endpoint takes no form. */
   readonly form: FormReader | null;
-  /** True if any body passes without being kept; only its first bytes are read. */
+  /** True if any body is forwarded without being stored. Farebox then reads only its first bytes. */
   readonly isOpen?: boolean;
-  /** True if its answer may name a task that it created. */
+  /** True if an answer may name a task that the request created. */
   readonly mayMakeTasks?: boolean;
-  /** True if an answer may be something other than JSON, which passes unread. */
+  /** True if an answer may be other than JSON. Such an answer is forwarded unread. */
   readonly answersMedia: boolean;
   answerReader(): AnswerReader;
   /** `unreadBytes`: bytes that may collect before the listener is called. */
   transcript(listener?: OutputListener, unreadBytes?: number): Transcript;
-  /** Limit of the answer's text in a request; null where the answer is no text, or its limit is unknown. */
+  /** Limit of the answer's text in a request; null if the answer is not text, or its limit is unknown. */
   readonly maximum: OutputMaximum | null;
-  /** Adds a request for stream usage where the client made none; null where streams always report it. */
+  /** Adds a request for stream usage if the client made none; null if streams never need one. */
   readonly askForUsage: ((body: Buffer) => Buffer) | null;
   /** Returns the event that ends a broken stream, so that no client takes it for a whole answer. */
   breakEvent(refusal: Refusal): string;
@@ -39,14 +39,14 @@ export interface OutputMaximum {
   readonly api: TextApi;
   /** Fields of the request that state a maximum for each choice. */
   readonly fields: readonly string[];
-  /** Tokens of each choice where no maximum is stated; null where that is the model's own maximum. */
+  /** Tokens of each choice if the request states no maximum; null if the model's own maximum applies. */
   readonly absent: number | null;
 }
 
 /**
- * Returns the body with at most `most` output tokens for each choice; every other byte stays as it was. A larger stated
- * maximum, and one that is no whole number above 0, becomes `most`. Where none is stated, `field` gets `most`, at most the
- * `unstated` that would hold without it.
+ * Returns the body with at most `most` output tokens for each choice. All other bytes stay the same. A stated maximum
+ * becomes `most` if it is larger or not a positive whole number. If none is stated, `field` is set to the smaller of
+ * `most` and `unstated`, the maximum that applies without a stated one.
  */
 export function withOutputMaximum(
   body: Buffer,

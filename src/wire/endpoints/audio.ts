@@ -49,7 +49,7 @@ function readSpeechRequest(bytes: Buffer): ModelRequestResult {
   return { ok: true, request };
 }
 
-/** Characters of the text, as Unicode counts them. */
+/** Returns the number of Unicode characters of the text. */
 function charactersIn(bytes: Buffer): number {
   const { input } = objectInFull(bytes);
   if (typeof input !== "string") return bytes.length;
@@ -67,7 +67,7 @@ function readTranscriptionForm(form: FormHead): ModelRequestResult {
     model: model.model,
     stream: form.values.get("stream") === "true",
     wantsStreamUsage: true,
-    // The bytes do not show the duration of a sound: the catalogue bounds the part, else the whole context is held.
+    // The bytes do not show the duration of a sound. The catalogue bounds the part; otherwise the whole context is held.
     size: { ...oneAnswer, audioParts: 1, textBytes: form.bytes, unboundedFields: findings.context },
     unboundedFields: form.isClear ? findings.expensive : [...findings.expensive, "form"],
     fields: findings,
@@ -78,12 +78,12 @@ function readTranscriptionForm(form: FormHead): ModelRequestResult {
   return { ok: true, request };
 }
 
-/** A transcription is sent as a form alone. */
+/** Refuses a JSON body: a transcription must be a form. */
 function noForm(): ModelRequestResult {
   return invalid(null, "this path takes a form (multipart/form-data) with 'model' and 'file'");
 }
 
-/** Reads the outline of an answer: a long text is left out of it. A verbose one tells its duration without a usage, too. */
+/** Reads the outline of an answer, which omits a long text. A verbose answer states its duration even without a usage. */
 function readTranscript(body: unknown): ModelAnswer | undefined {
   if (!isObject(body)) return undefined;
   return {

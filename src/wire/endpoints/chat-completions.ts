@@ -66,7 +66,7 @@ const prompt: PromptReader = {
   bytesOutside: (body) => bytesOutsideMessages(body),
 };
 
-/** Reads a chat request for looking only. Refuses what the gateway might read differently. */
+/** Reads a chat request without changing it. Refuses a request that the gateway might read differently. */
 export function readChatRequest(bytes: Buffer): ModelRequestResult {
   const inspected = inspectBody(bytes, chatFields);
   if (!inspected.ok) return inspected;
@@ -135,13 +135,13 @@ function readParts(messages: readonly unknown[], findings: Findings): PromptPart
   return found;
 }
 
-/** A part, and those of the result that it may be. */
+/** Returns a part; for a tool result, also the parts of its content. */
 function withResult(part: unknown): readonly unknown[] {
   const { type, content } = objectOr(part);
   return type === "tool_result" ? [part, ...partsOf(content)] : [part];
 }
 
-/** The predicted answer: what of it does not come true is billed as output, for each choice. */
+/** Reads the predicted answer. Each choice is billed for the predicted output that does not match the answer. */
 function readPrediction(stated: unknown, bytes: Buffer, findings: Findings): Pick<RequestSize, "predictedBytes"> {
   if (stated === undefined || stated === null) return {};
   if (!isObject(stated)) findings.unknownField("prediction", stated);
@@ -150,7 +150,7 @@ function readPrediction(stated: unknown, bytes: Buffer, findings: Findings): Pic
   return { predictedBytes: bytes.length - bytesOutside(bytes, "prediction") };
 }
 
-/** Returns a bound for the growth of parallel results, where all but ASCII is escaped in the prompt. */
+/** Returns an upper bound for the growth of parallel results, whose non-ASCII characters are escaped in the prompt. */
 function escapedBytes(messages: readonly JsonObject[], bytes: Buffer): number {
   if (!messages.some(({ tool_calls }) => listOr(tool_calls).length > 1) || isAscii(bytes)) return 0;
   let isParallel = false;
@@ -166,19 +166,22 @@ function textOfPart(part: unknown): unknown {
   return objectOr(part)["text"];
 }
 
-/** An escape has 6 bytes for a character of 2 or 3, and 12 for one of 4. A long text tells its bytes, a short one its units. */
+/**
+ * Returns an upper bound for the bytes that escapes add. An escape takes 6 bytes for a character of 2 or 3 bytes, and 12 for
+ * a character of 4. `lengthInFull` returns bytes for a long text, and UTF-16 units for a short one.
+ */
 function escapeGrowth(text: unknown): number {
   if (typeof text !== "string") return 0;
   const length = lengthInFull(text);
   return length === text.length ? 4 * length : 2 * length;
 }
 
-/** ASCII payloads (base64, addresses) have as many bytes as characters; counting others low would be unsafe. */
+/** Returns the length of a payload. Exact for ASCII (base64, addresses), and never more than the bytes of other text. */
 function payloadLength(value: unknown): number {
   return typeof value === "string" ? lengthInFull(value) : 0;
 }
 
-/** Fields by which an answer gets a form of its own, such as JSON. */
+/** Fields that require a certain form of the answer, such as JSON. */
 const formFields = ["guided_json", "guided_grammar", "guided_regex", "structured_outputs"] as const;
 
 function asksForForm(body: JsonObject): boolean {
@@ -195,8 +198,8 @@ function completionClasses(body: JsonObject): TokenClass[] {
 }
 
 /**
- * A chat request as a tokenizer counts it; the request must have been read before. Never a data URL. A request that is no
- * JSON inside of a long string, which its reading does not see, counts with all that it has.
+ * Returns a chat request as a tokenizer counts it, without data URLs. `readChatRequest` must have accepted the request,
+ * but it does not check long strings. If such a string is not valid JSON, the whole body counts as text.
  */
 export function chatTextOf(bytes: Buffer): ChatText {
   const parsed = parseBody(bytes);
@@ -238,12 +241,12 @@ function callOf(call: unknown): ToolTurn["calls"][number] {
   return { name: textOr(name), arguments: textOr(given) };
 }
 
-/** Bytes of the request outside its messages: a bound for what tools, schemas and other fields add to the prompt. */
+/** Returns the bytes outside the messages: an upper bound for what tools, schemas and other fields add to the prompt. */
 export function bytesOutsideMessages(bytes: Buffer): number {
   return bytesOutside(bytes, "messages");
 }
 
-/** The same request to another model, or to one where it names none; every other byte stays as it was. */
+/** Sets the model of a request, even if the request names none. All other bytes stay the same. */
 export function withModel(bytes: Buffer, model: string): Buffer {
   const stated = jsonMembers(bytes).findLast((member) => member.name === "model");
   if (stated !== undefined) return replaced(bytes, stated.valueStart, stated.valueEnd, JSON.stringify(model));
@@ -252,12 +255,12 @@ export function withModel(bytes: Buffer, model: string): Buffer {
   return replaced(bytes, brace, brace, `"model":${JSON.stringify(model)}${isEmpty ? "" : ","}`);
 }
 
-/** Reports that an answer refuses a request for asking for stream usage, as far as its text shows. */
+/** Returns true if the text of an answer suggests that the gateway refused the request for stream usage. */
 export function refusesStreamUsage(status: number, answer: Buffer): boolean {
   return (status === 400 || status === 422) && (answer.includes("stream_options") || answer.includes("include_usage"));
 }
 
-/** The same request asking for stream usage as well; every other byte stays as it was. */
+/** Adds a request for stream usage. All other bytes stay the same. */
 export function withStreamUsage(bytes: Buffer): Buffer {
   const stated = jsonMembers(bytes).find((member) => member.name === "stream_options");
   if (stated === undefined) {
@@ -279,7 +282,7 @@ export function withStreamUsage(bytes: Buffer): Buffer {
   );
 }
 
-/** Reads a whole JSON answer; undefined where it is no JSON object. Its output is read only where no usage states it. Never throws. */
+/** Reads a whole answer; undefined if it is not a JSON object. Reads the output only if no usage covers it. Never throws. */
 export function readChatAnswer(bytes: Buffer): ModelAnswer | undefined {
   const body = parseJson(bytes.toString("utf8"));
   if (!isObject(body)) return undefined;

@@ -19,7 +19,7 @@ import {
   type PromptReader,
 } from "../model-request.ts";
 
-/** Output tokens of a request that states no maximum. */
+/** Largest output of a request that states no maximum, in tokens. */
 const defaultOutputTokens = 16;
 
 const classes: ModelRequest["classes"] = {
@@ -58,7 +58,7 @@ function readCompletionRequest(bytes: Buffer): ModelRequestResult {
         textBytes: bytes.length,
         ...noParts,
         prompts,
-        // Each prompt has choices of its own, and all of `best_of` are billed though the best alone is shown.
+        // Each prompt has its own choices. All of `best_of` are billed, although the answer shows only the best.
         choices: prompts * Math.max(choices, best),
         outputLimit: outputLimit ?? defaultOutputTokens,
         unboundedFields: findings.context,
@@ -73,7 +73,7 @@ function readCompletionRequest(bytes: Buffer): ModelRequestResult {
   };
 }
 
-/** Its answers and streams have the form of a chat's. */
+/** Endpoint of the older completions. Answers and streams have the same form as in a chat. */
 export const completions: Endpoint = {
   ...chatCompletions,
   route: "/v1/completions",
@@ -82,18 +82,18 @@ export const completions: Endpoint = {
   maximum: { api: "completions", fields: ["max_tokens"], absent: defaultOutputTokens },
 };
 
-/** Prompts without a chat around them. */
+/** Prompts of a request that is not a chat. */
 export interface PlainPrompts {
   readonly texts: readonly string[];
-  /** Those that came as tokens. */
+  /** Number of tokens in prompts that are lists of tokens. */
   readonly tokens: number;
-  /** Number of prompts, at least 1: each has a context of its own. */
+  /** Number of prompts, at least 1. Each has its own context. */
   readonly prompts: number;
   /** True if a part is neither text nor tokens, such as an image: its cost is unknown. */
   readonly hasParts: boolean;
 }
 
-/** One text, several, one list of tokens, or several: as the interface takes them. Anything else is one prompt without text. */
+/** Reads one or more texts, or one or more lists of tokens. Any other value counts as one prompt without text. */
 export function promptsOf(value: unknown): PlainPrompts {
   if (typeof value === "string") return { texts: [value], tokens: 0, prompts: 1, hasParts: false };
   if (!Array.isArray(value) || value.length === 0)

@@ -63,7 +63,7 @@ function readEmbeddingRequest(bytes: Buffer): ModelRequestResult {
   };
 }
 
-/** Reads the outline of an answer: the vectors are left out of it. */
+/** Reads the outline of an answer, which omits the vectors. */
 function readEmbeddings(body: unknown): ModelAnswer | undefined {
   if (!isObject(body)) return undefined;
   return {

@@ -6,7 +6,7 @@ import { embeddings } from "./embeddings.ts";
 import { imageEndpoints } from "./images.ts";
 import { responses } from "./responses.ts";
 
-/** Every kind of request that is priced and metered, each at its path. */
+/** All endpoints whose requests are priced and metered. */
 export const endpoints: readonly Endpoint[] = [
   chatCompletions,
   completions,

@@ -30,7 +30,7 @@ import {
   type Transcript,
 } from "../stream-output.ts";
 
-/** The most images that an edit takes, and its mask. */
+/** Largest number of images that an edit takes, including its mask. */
 const imagesMax = 17;
 
 const prompt: PromptReader = {
@@ -41,7 +41,7 @@ const prompt: PromptReader = {
   bytesOutside: (body) => bytesOutside(body, "prompt"),
 };
 
-/** Counts nothing of a form: its first bytes bound it. */
+/** Counts no text. All bytes that were read bound the prompt. */
 export const uncounted: PromptReader = {
   text: () => ({ kind: "plain", texts: [], tokens: 0 }),
   bytesOutside: (body) => body.length,
@@ -75,7 +75,7 @@ function readImageForm(form: FormHead): ModelRequestResult {
   return requestOf({ model: model.model, stream, pieces, prompt: uncounted }, size, findings, form.isClear);
 }
 
-/** `isClear`: false for a form that another reader could read differently. */
+/** Returns the request. `isClear` is false for a form that another reader could read differently. */
 function requestOf(
   stated: Pick<ModelRequest, "model" | "stream" | "prompt"> & { readonly pieces: number },
   size: Pick<RequestSize, "textBytes" | "imageParts">,
@@ -96,7 +96,7 @@ function requestOf(
   };
 }
 
-/** Reads the outline of an answer: the images are left out of it. */
+/** Reads the outline of an answer, which omits the images. */
 function readImages(body: unknown): ModelAnswer | undefined {
   if (!isObject(body)) return undefined;
   return {
@@ -107,7 +107,7 @@ function readImages(body: unknown): ModelAnswer | undefined {
   };
 }
 
-/** Counts the output as images if the usage does not say what it is. */
+/** Counts all output tokens as images if the usage has no details of the output. */
 function imageUsage(usage: unknown): unknown {
   if (!isObject(usage) || usage["output_tokens_details"] !== undefined) return usage;
   return { ...usage, output_tokens_details: { image_tokens: usage["output_tokens"] } satisfies JsonObject };
@@ -137,8 +137,8 @@ export const imageEndpoints: readonly Endpoint[] = [
 ];
 
 /**
- * Keeps the outline of a stream of images or sound, without its data. The stream is whole with an event of one of the
- * types, which carries the usage.
+ * Returns a transcript of the outline of a stream of images or sound, without its data. An event whose type is in `endings`
+ * completes the stream and states the usage.
  */
 export function mediaTranscript(
   endings: readonly string[],
@@ -151,7 +151,7 @@ export function mediaTranscript(
   return {
     push(bytes) {
       outline.push(bytes);
-      // Joined into one copy, because there may be a piece for every byte.
+      // Joins the pieces into one copy, because there may be a piece for every byte.
       if (pieces.length > 0) transcript.push(Buffer.concat(pieces));
       pieces = [];
     },
@@ -173,7 +173,7 @@ class MediaEventReader implements EventReader {
     this.#usageOf = usageOf;
   }
 
-  /** Counts nothing of an unreadable event: without a usage such a stream is charged at its hold. */
+  /** Accepts an unreadable event without counting it. A stream without a usage is charged at its hold. */
   event(data: string): boolean {
     const event = parseJson(data);
     if (!isObject(event) || !this.#endings.includes(textOr(event["type"]))) return true;

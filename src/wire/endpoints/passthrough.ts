@@ -14,8 +14,8 @@ import { readUsageOf } from "../usage.ts";
 import { uncounted } from "./images.ts";
 
 /**
- * Every path that is not known otherwise (`FAREBOX_PASSTHROUGH=all`). What it costs is not known, so it has no price: the
- * model of a short body and the usage of an answer are written down where they are told.
+ * Endpoint for all other paths (`FAREBOX_PASSTHROUGH=all`). Their cost is unknown, so they have no price. The charge records
+ * the model of a short body and the usage of an answer if they are stated.
  */
 export const passthrough: Endpoint = {
   route: "/*path",
@@ -34,7 +34,7 @@ export const passthrough: Endpoint = {
 
 const fields = new RequestFields({ model: "priced" });
 
-/** `body`: its first bytes, which may be all of it. */
+/** Reads the request from the first bytes of its body, which may be the whole body. */
 function requestOf(body: Buffer): ModelRequest {
   const members = objectInFull(body);
   const { model, stream } = members;
@@ -51,7 +51,7 @@ function requestOf(body: Buffer): ModelRequest {
     wantsStreamUsage: true,
     size: { textBytes: body.length, ...noParts, choices: 1, outputLimit: 0, unboundedFields: ["path"] },
     unboundedFields: ["path"],
-    // Nothing is known of its fields, so that none is unknown: what they name counts.
+    // The fields of these paths are not known, so none is reported as unknown. The models that they name still count.
     fields: findings.withoutUnknown(),
     classes: { prompt: ["input"], completion: [] },
     prompt: uncounted,
@@ -66,7 +66,7 @@ function readAnswer(body: unknown): ModelAnswer | undefined {
   return { usage: readUsageOf(answer), ...answerTerms(answer), texts: [], isAnswer: true };
 }
 
-/** A stream of an unknown kind is whole when it ends; its last usage counts. */
+/** Reads a stream of an unknown kind. The stream is complete whenever it ends, and its last usage counts. */
 class AnyEventReader implements EventReader {
   readonly output = new StreamOutput();
   #usage: Usage | undefined;

@@ -22,7 +22,7 @@ import {
 } from "../stream-output.ts";
 import { readUsageOf } from "../usage.ts";
 
-/** Reads a whole answer of the Responses API. Its output is read only where no usage states it. Never throws. */
+/** Reads a whole answer of the Responses API. Reads the output only if no usage covers it. Never throws. */
 export function readResponse(bytes: Buffer): ModelAnswer | undefined {
   const body = parseJson(bytes.toString("utf8"));
   if (!isObject(body)) return undefined;
@@ -37,14 +37,14 @@ export function readResponse(bytes: Buffer): ModelAnswer | undefined {
     usage,
     ...termsOf(body),
     ...written.found,
-    // One that is still to run says nothing of its cost.
+    // A response that has not finished does not show its cost.
     isAnswer: Array.isArray(body["output"]) && !unended.has(textOr(body["status"])),
   };
 }
 
 const unended: ReadonlySet<string> = new Set(["queued", "in_progress"]);
 
-/** Events with a type; the last one carries the whole response and its usage. There is no `[DONE]`. */
+/** Form of a Responses stream. The last event contains the whole response and its usage. There is no `[DONE]`. */
 const responsesForm: StreamForm = {
   lastEvents(events) {
     const last = events
@@ -52,21 +52,21 @@ const responsesForm: StreamForm = {
       .map(parseJson)
       .find((event) => isObject(event) && typeof event["type"] === "string");
     const ending = isObject(last) ? endingOf(last) : undefined;
-    // Some gateways leave the items out of their last event: then those before it tell the calls.
+    // Some gateways omit the items in the last event; earlier events then show the calls.
     const hasItems = isObject(last) && listOr(objectOr(last["response"])["output"]).length > 0;
     return ending?.usage === undefined || !hasItems ? undefined : { ...ending, texts: [] };
   },
   reading: (listener) => new ResponsesEventReader(listener),
 };
 
-/** Remembers a stream of the Responses API. */
+/** Returns a transcript for a stream of the Responses API. */
 export function responsesTranscript(listener?: OutputListener, unreadBytes?: number): StreamTranscript {
   return new StreamTranscript(responsesForm, listener, unreadBytes);
 }
 
 type Ending = Omit<StreamAnswer, keyof Written>;
 
-/** The end of a response by its event; undefined for any other event. */
+/** Reads the event that ends a response; undefined for any other event. */
 function endingOf(event: JsonObject): Ending | undefined {
   const kind = endings.get(textOr(event["type"]));
   if (kind === undefined) return undefined;
@@ -87,7 +87,7 @@ class ResponsesEventReader implements EventReader {
   readonly #delta: DeltaSink;
   readonly #envelope: OutputSink;
   #terms: AnswerTerms = { servedModel: null };
-  /** Calls of hosted tools by their place in the output, each once. */
+  /** Calls of hosted tools by their index or id, so that each counts once. */
   readonly #calls = new Map<unknown, unknown>();
   #usage: Usage | undefined;
   #ending: Ending | undefined;
@@ -121,14 +121,14 @@ class ResponsesEventReader implements EventReader {
     return { finished: false, ...this.#ending, usage: this.#usage, ...this.#terms, toolCalls };
   }
 
-  /** An item that is done says more of itself than one that begins. */
+  /** Replaces the earlier form of an item, because a finished item has more members than a new one. */
   #takeItem(item: unknown, index: unknown): void {
     const place = index ?? objectOr(item)["id"];
     if (hostedCall(item) === null) this.#calls.delete(place);
     else if (this.#calls.size < callsMax) this.#calls.set(place, item);
   }
 
-  /** The last statement of each counts. */
+  /** Keeps the last stated value of each term. */
   #takeTerms(response: JsonObject): void {
     const { servedModel, serviceTier, toolCalls } = termsOf(response);
     this.#terms = {
@@ -160,7 +160,7 @@ class ResponsesEventReader implements EventReader {
     else this.#repeat(value, known, `${key}.${path}`, isSure);
   }
 
-  /** Reads a whole response, which repeats its events. */
+  /** Reads a whole response, which repeats the content of earlier events. */
   #writeResponse(whole: JsonObject): void {
     const { output } = whole;
     const taken = new Set<string>();
@@ -194,14 +194,14 @@ class ResponsesEventReader implements EventReader {
 }
 
 /**
- * Maps events to items of the output, by id and index. Some gateways give an item several ids, or several items one
- * index.
+ * Maps events to items of the output, by id and index. Some gateways use several ids for one item, or one index for several
+ * items.
  */
 class Items {
   readonly #output: StreamOutput;
   readonly #byId = new Map<string, string>();
   readonly #byIndex = new Map<number, string>();
-  /** The id that an item came with first. */
+  /** First id of each item. */
   readonly #firstIds = new Map<string, string>();
   #count = 0;
 
@@ -209,7 +209,7 @@ class Items {
     this.#output = output;
   }
 
-  /** The item of a delta or a part. `isSure` is false where it may be another one. */
+  /** Returns the item of a delta or a part. `isSure` is false if the event may belong to another item. */
   find(id: unknown, index: unknown): { readonly key: string; readonly isSure: boolean } {
     const key = this.#known(id) ?? this.#add(id, index, this.#owner(id, index));
     const isNamed = typeof id === "string" ? this.#firstIds.get(key) === id : typeof index === "number";
@@ -217,8 +217,9 @@ class Items {
   }
 
   /**
-   * The item that a whole one repeats: one that says the same, where its id is not known. `taken`: those that a response has
-   * listed so far; its list may have other ids and indexes than its events, and each of its items is another one.
+   * Returns the earlier item that a whole item repeats. If the id is unknown, it is an item with the same beginning of text.
+   * `taken` contains the items that the same response has already listed: each listed item is a different one, but the ids
+   * and indexes of the list may differ from those of the events.
    */
   findWhole(item: unknown, index: unknown, taken?: Set<string>): { readonly key: string; readonly isSure: boolean } {
     const found = this.#wholeOf(item, index, taken);
@@ -235,7 +236,7 @@ class Items {
     const known = this.#known(id);
     if (known !== undefined) return this.find(id, index);
     const owner = this.#owner(id, index);
-    // An event with an index of its own is about an item of its own, also where that begins with the words of another.
+    // An event with a new index is about a new item, even if its text begins like that of another item.
     if (owner === undefined && (this.#count === 0 || (taken === undefined && typeof index === "number")))
       return this.find(id, index);
     const texts: [string, string][] = [];
@@ -281,21 +282,21 @@ class Items {
   }
 }
 
-/** An event with neither an id nor an index belongs to the first item. */
+/** Returns the index of an item; 0 for an event with neither an id nor an index, which belongs to the first item. */
 function indexOf(id: unknown, index: unknown): number | undefined {
   if (typeof index === "number") return index;
   return typeof id === "string" ? undefined : 0;
 }
 
-/** More items than any response has; what comes beyond is taken for one. */
+/** Largest number of items, more than any response has. All further items count as one. */
 const itemsMax = 1000;
-/** Items that are looked at for what a whole one repeats. */
+/** Largest number of items that are compared with a whole item. */
 const searchedMax = 50;
 
-/** More are no calls that a request makes. */
+/** Largest number of calls to remember, more than any request makes. */
 const callsMax = 10_000;
 
-/** Returns the terms with the calls that its items show. */
+/** Returns the terms of a response, including the calls among its items. */
 function termsOf(response: JsonObject): AnswerTerms {
   const terms = answerTerms(response);
   return { ...terms, toolCalls: mergeCalls(callsIn(response["output"]), terms.toolCalls) };

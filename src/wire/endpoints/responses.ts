@@ -49,12 +49,12 @@ const prompt: PromptReader = {
   bytesOutside: (body) => bytesOutside(body, "input") + bytesUncounted(body),
 };
 
-/** Items of the input that bring tools with them. */
+/** Types of input items that declare tools. */
 const toolItems: ReadonlySet<string> = new Set(["additional_tools", "tool_search_output"]);
 
 /**
- * Returns the bytes of the input that bound its tokens, as those of `tools` do: tools, which may have more tokens than
- * their text, and metadata.
+ * Returns the bytes of input that is bounded by its bytes, as the field `tools` is: metadata, and tools, which may have more
+ * tokens than their text.
  */
 function bytesUncounted(body: Buffer): number {
   return itemsOf(objectInFull(body))
@@ -90,7 +90,7 @@ export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
     request: {
       model: body.model,
       stream: body["stream"] === true,
-      // Its streams report their usage unasked.
+      // Streams of the Responses API always report their usage.
       wantsStreamUsage: true,
       size: {
         textBytes: bytes.length - parts.payloadBytes,
@@ -115,13 +115,13 @@ export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
   };
 }
 
-/** Reads the maximum of all calls of hosted tools together; null for none stated. */
+/** Reads the largest number of calls of all hosted tools together; null if none is stated. */
 function toolCallsMax(stated: unknown): number | "malformed" | null {
   if (stated === undefined || stated === null) return null;
   return typeof stated === "number" && Number.isInteger(stated) && stated >= 0 ? stated : "malformed";
 }
 
-/** The answer to one in the background comes before it has run, so that it carries no usage. */
+/** Returns "background" if it is set: the answer then comes before the model has run, and has no usage. */
 function unseenFields(body: JsonObject): string[] {
   return (body["background"] ?? false) === false ? [] : ["background"];
 }
@@ -135,7 +135,7 @@ function readParts(items: readonly JsonObject[], findings: Findings): PromptPart
   const found = { images: 0, audios: 0, files: 0, payloadBytes: 0 };
   for (const item of items) {
     findings.kind("input", item, responseItems, "message");
-    // Earlier tool output and model output has its own kinds of parts; the whole context is held for it.
+    // Earlier output of tools and models has other kinds of parts. The whole context is held for it.
     const isHistory = responseItems.get(textOr(item["type"])) === "history";
     for (const part of [...partsOf(item["content"]), ...partsOf(item["output"])].map(objectOr)) {
       if (item["type"] === "shell_call_output") findings.members("input.output", part, shellResultMembers);
@@ -159,12 +159,12 @@ function readParts(items: readonly JsonObject[], findings: Findings): PromptPart
   return found;
 }
 
-/** ASCII payloads (base64, addresses) have as many bytes as characters; counting others low would be unsafe. */
+/** Returns the length of a payload. Exact for ASCII (base64, addresses), and never more than the bytes of other text. */
 function payloadLength(value: unknown): number {
   return typeof value === "string" ? lengthInFull(value) : 0;
 }
 
-/** Returns the request as a chat: calls of functions and their results are turns; instructions and all other items are messages. */
+/** Returns the request as a chat. Function calls and results are turns; instructions and all other items are messages. */
 function textOf(body: JsonObject): ChatText {
   const { instructions, input } = body;
   const texts: string[] = [];
@@ -202,7 +202,7 @@ function textOf(body: JsonObject): ChatText {
   };
 }
 
-/** Reports that all of an item is text: neither a message, whose parts may be images, nor an item of the gateway. */
+/** Returns true if an item is only text: neither a message, whose parts may be images, nor an item of the gateway. */
 function isTextual(type: string): boolean {
   return type !== "message" && typeof responseItems.get(type) === "object";
 }
