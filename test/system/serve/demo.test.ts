@@ -55,10 +55,10 @@ it(
   },
 );
 
-it("demo stays up until Ctrl-C, serves meanwhile, and takes its folder with it", { timeout: 60_000 }, async () => {
+it("demo runs until Ctrl-C, serves requests, and then removes its folder", { timeout: 60_000 }, async () => {
   await using folder = await temporaryFolder();
   await using demo = startFarebox(["demo"], { env: { ...hostile, TMPDIR: folder.path }, cwd: folder.path });
-  await demo.printed(/Stays up until Ctrl-C/);
+  await demo.printed(/Runs until Ctrl-C/);
   const [, url = ""] = await demo.printed(/farebox +(http:\S+)/);
   const [, key = ""] = await demo.printed(/demo +1\.00 USD a day +(sk-fb-\S+)/);
   const response = await fetch(`${url}/v1/chat/completions`, {
@@ -81,7 +81,7 @@ it("demo stays up until Ctrl-C, serves meanwhile, and takes its folder with it",
   expect(await readdir(folder.path)).toEqual([]);
 });
 
-it("demo that is interrupted while it still works takes its folder with it, too", { timeout: 60_000 }, async () => {
+it("demo removes its folder when it is interrupted earlier", { timeout: 60_000 }, async () => {
   await using folder = await temporaryFolder();
   await using demo = startFarebox(["demo"], { env: { TMPDIR: folder.path }, cwd: folder.path });
   await demo.printed(/sandbox gateway/);

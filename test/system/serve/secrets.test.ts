@@ -200,7 +200,8 @@ describe("secrets", () => {
 
     expect(said.length).toBeGreaterThan(600);
     expect(ended.stderr.length).toBeGreaterThan(10_000);
-    const keySecret = key.slice(key.lastIndexOf("-") + 1);
+    // After "sk-fb-" and the id; the secret may itself have hyphens.
+    const keySecret = key.split("-").slice(3).join("-");
     const marks = {
       ...Object.fromEntries(Object.entries(secrets).map(([name, text]) => [name, markOf(text)])),
       keySecret,
