@@ -3,7 +3,9 @@ import { hasApiKey, pause, sendJson, type Call } from "./call.ts";
 import { faultOf, serveFault } from "./faults.ts";
 import { numberOf } from "./scenarios.ts";
 
-/** `GET /account/info`: the whole account record of the interface (section 2.4), falling as calls are billed. */
+/**
+ * Serves `GET /account/info`: the whole account record (section 2.4 of the interface). The balance falls as calls are billed.
+ */
 export async function serveAccount(call: Call): Promise<void> {
   const { options } = call.shared;
   if (!hasApiKey(call)) return undefined;
@@ -23,14 +25,14 @@ export async function serveAccount(call: Call): Promise<void> {
   return sendJson(call, 200, answer);
 }
 
-/** Ceilings of parallel tasks. */
+/** Largest numbers of parallel tasks. */
 export const sandboxCeilings = { all: 20, suno: 3, luma: 3, kling: 3, flux: 10 } as const;
 
 const accountId = 40_213;
 const created = "2026-01-12T09:30:00.000Z";
 const owned = { created_at: created, updated_at: created, deleted_at: null };
 
-/** Credits are ten millionths of a US dollar, the unit in which the gateway counts chat use. */
+/** Converts an amount to credits. A credit is a ten-millionth of a US dollar, the gateway's unit for chat use. */
 function credits(amount: bigint): number {
   return Number(amount / 100_000n);
 }

@@ -6,31 +6,31 @@ import { countTokens, prose, tokenPieces, type Piece } from "./text.ts";
 
 export interface Choice {
   readonly index: number;
-  /** The text, or the arguments of the tool call. */
+  /** Text of the choice, or arguments of its tool call. */
   readonly pieces: readonly Piece[];
   readonly tool: { readonly id: string; readonly name: string } | undefined;
   readonly finishReason: "stop" | "length" | "tool_calls";
 }
 
-/** A whole answer before it is written in either form. */
+/** Complete answer, before it is written as a stream or as one object. */
 export interface Answer {
   readonly id: string;
   /** Unix time in seconds. */
   readonly created: number;
   /** Model named in the answer. */
   readonly model: string;
-  /** Billed. */
+  /** Model that is billed. */
   readonly askedModel: string;
   readonly choices: readonly Choice[];
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly visibleTokens: number;
   readonly reasoningTokens: number;
-  /** Usage in the answer; undefined without one. */
+  /** Usage in the answer; undefined if the answer has none. */
   readonly usage: Fields | undefined;
 }
 
-/** Makes up an answer whose text depends only on the seed and the request's bytes. */
+/** Generates an answer. Its text depends only on the seed and the bytes of the request. */
 export function composeAnswer(call: Call, request: ChatRequest): Answer {
   const { shared, scenario } = call;
   const choices = Array.from({ length: request.choices }, (_, index) => composeChoice(call, request, index));
@@ -119,7 +119,7 @@ function echo(call: Call): Piece[] {
   return [{ text, tokens: countTokens(text) }];
 }
 
-/** As many pieces as fit into the tokens. */
+/** Returns the first pieces whose tokens fit into the number. */
 function upTo(pieces: readonly Piece[], tokens: number): Piece[] {
   const kept: Piece[] = [];
   let left = tokens;
@@ -131,7 +131,7 @@ function upTo(pieces: readonly Piece[], tokens: number): Piece[] {
   return kept;
 }
 
-/** Makes up arguments that roughly satisfy the function's schema. */
+/** Generates arguments that roughly match the function's schema. */
 function argumentsFor(schema: Fields, random: Random): Fields {
   const properties = isFields(schema["properties"]) ? schema["properties"] : {};
   return Object.fromEntries(

@@ -12,11 +12,11 @@ import { numberOf } from "./scenarios.ts";
 import { countTokens, prose } from "./text.ts";
 
 const bytesOfCharacter = 600;
-/** Bytes of one second of audio, in any format. */
+/** Number of bytes in one second of audio, in any format. */
 const bytesOfSecond = 16_000;
 const tokensOfSecond = 10;
 
-/** `POST /v1/audio/speech`: noise, as long as the text. */
+/** Serves `POST /v1/audio/speech`: answers with noise whose length depends on the text. */
 export async function serveSpeech(asked: Call): Promise<void> {
   const accepted = accept(asked, () => readForm(asked, "input"));
   if (accepted === undefined) return undefined;
@@ -48,7 +48,7 @@ function* speechEvents(sound: Buffer, usage: Fields): Generator<Fields> {
   yield { type: "speech.audio.done", usage };
 }
 
-/** `POST /v1/audio/transcriptions` and `translations`: prose, as long as the recording. */
+/** Serves `POST /v1/audio/transcriptions` and `translations`: answers with prose whose length depends on the recording. */
 export async function serveTranscription(asked: Call): Promise<void> {
   const accepted = accept(asked, () => {
     const form = readForm(asked, "prompt");

@@ -4,14 +4,14 @@ import { numberOf } from "./scenarios.ts";
 import { randomFrom, digest } from "./random.ts";
 import { prose } from "./text.ts";
 
-/** Answer that is ready to be written. */
+/** Answer that is ready to write. */
 interface Prepared {
   readonly model: string;
   readonly promptTokens: number;
   readonly body: Buffer;
-  /** The stream's events, the usage and [DONE] among them. */
+  /** Events of the stream, including the usage and [DONE]. */
   readonly events: readonly Buffer[];
-  /** All events in HTTP's chunked framing, less the closing chunk. */
+  /** All events in HTTP's chunked framing, without the closing chunk. */
   readonly burst: Buffer;
 }
 
@@ -19,8 +19,8 @@ const cache = new Map<string, Prepared>();
 const cacheMax = 64;
 
 /**
- * Answers from memory, at next to no CPU: `bench:200` in one burst, `bench:200+slow:5` paced. Nothing is parsed or
- * counted: the prompt is 100 tokens unless `prompt:N` says more, and the usage chunk always comes.
+ * Answers from memory and needs hardly any CPU: `bench:200` in one burst, `bench:200+slow:5` with pauses. Parses and counts
+ * nothing: the prompt has 100 tokens, or N with `prompt:N`. A stream always has a usage chunk.
  */
 export function serveBench(call: Call, request?: ChatRequest): Promise<void> {
   const size = numberOf(call.scenario, "bench") ?? 200;
@@ -87,7 +87,7 @@ function bill(call: Call, ready: Prepared, completionTokens: number, deliveredTo
   });
 }
 
-/** Searches the raw bytes without parsing: a benchmark's prompts never contain this text. */
+/** Searches the raw bytes without parsing, because prompts of benchmarks never contain this text. */
 function asksForStream(body: Buffer): boolean {
   return body.includes('"stream":true') || body.includes('"stream": true');
 }

@@ -1,6 +1,6 @@
 import type { Consumption } from "./billing.ts";
 
-/** Ways in which a gateway may bill every call wrongly, for `reconcile` to find. */
+/** Ways in which the sandbox can bill every call wrongly, so that `reconcile` has something to find. */
 export const billingErrors = {
   "wrong-fraction": "bills 1% too much, as with a wrong fraction of the official price",
   "no-minimum": "forgets the minimum charge",

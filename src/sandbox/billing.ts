@@ -9,31 +9,34 @@ export interface Consumption {
   readonly completionId: string;
   /** Unix time in milliseconds. */
   readonly at: number;
-  /** Requested model without the scenario. */
+  /** Requested model, without the name of a scenario. */
   readonly model: string;
   readonly scenario: string;
   readonly stream: boolean;
   readonly promptTokens: number;
-  /** Part of promptTokens. */
+  /** Number of cached tokens, included in promptTokens. */
   readonly cachedTokens: number;
-  /** Part of promptTokens: images or audio, which have their own price. */
+  /** Number of tokens of images or audio, included in promptTokens. They have their own price. */
   readonly partTokens?: number;
-  /** Consumption of a task, in ten millionths of a US dollar; it has no tokens. */
+  /** Consumption of a task, in ten-millionths of a US dollar. A task has no tokens. */
   readonly units?: number;
-  /** Everything billed as output, hidden reasoning included. */
+  /** Number of tokens billed as output, including hidden reasoning. */
   readonly completionTokens: number;
-  /** Visible tokens written to the socket; null for a plain answer. */
+  /** Number of visible tokens written to the socket; null for a plain answer. */
   readonly deliveredTokens: number | null;
-  /** The gateway broke off the answer itself. */
+  /** True if the gateway itself broke off the answer. */
   readonly cutByGateway: boolean;
 }
 
 export interface BilledCall extends Consumption {
-  /** 1 for the first call billed. */
+  /** Number of the call; 1 for the first call billed. */
   readonly number: number;
   readonly cost: PicoUsd;
   readonly minimumApplied: boolean;
-  /** True if the client left before the answer's end. May become true later, since a plain answer is billed before it is written. */
+  /**
+   * True if the client left before the end of the answer. A plain answer is billed before it is written, so the value may
+   * become true later.
+   */
   abortedByClient: boolean;
 }
 
@@ -44,7 +47,7 @@ export interface BilledTotals {
   readonly cost: PicoUsd;
 }
 
-/** The smallest bill for one completion: a shortfall of tokens is priced as output, one of USD is filled up. */
+/** Smallest bill for one completion. Missing tokens are charged at the output rate; a cost below `usd` is raised to it. */
 export interface Minimum {
   readonly tokens?: number;
   readonly usd?: string;
@@ -52,15 +55,15 @@ export interface Minimum {
 
 export interface BillingOptions {
   readonly startingBalanceUsd: string;
-  /** Adds to the sandbox's own table, or replaces its entries. */
+  /** Prices that are added to the sandbox's table or replace its entries. */
   readonly prices: Readonly<Record<string, ModelPrice>>;
   readonly minimum: Minimum;
   readonly errors: readonly BillingError[];
-  /** Calls kept in the ledger; the totals count all. */
+  /** Number of calls kept in the ledger. The totals include all calls. */
   readonly keepCalls: number;
 }
 
-/** pico-USD per token, which is USD per 1M tokens with six decimals. */
+/** Prices in pico-USD per token. USD per 1M tokens with six decimals converts to whole numbers. */
 interface Rate {
   readonly input: bigint;
   readonly cachedInput: bigint;
@@ -70,9 +73,7 @@ interface Rate {
   readonly minimumPicoUsd: bigint;
 }
 
-/**
- * The gateway's own bill. Its arithmetic is deliberately not Farebox's: comparing the two finds errors in either.
- */
+/** Bill of the gateway. It does not share Farebox's arithmetic, so that comparing the two finds errors in either. */
 export class Billing {
   readonly ledger: BilledCall[] = [];
   readonly purse: Purse;
@@ -95,7 +96,6 @@ export class Billing {
     }
   }
 
-  /** Bills the call. */
   charge(call: Consumption, abortedByClient: boolean): BilledCall {
     const { cost, minimumApplied } = this.quote(call);
     this.#calls += 1;
@@ -108,7 +108,7 @@ export class Billing {
     return billed;
   }
 
-  /** Computes the cost of such a call. */
+  /** Computes the cost of a call without billing it. */
   quote(
     call: Pick<
       Consumption,
@@ -152,7 +152,10 @@ export class Billing {
     return [...this.#rates.keys()].filter((name) => name !== "*");
   }
 
-  /** By name, by the name before a date ("gpt-4o-2024-11-20"), else the price of unknown models. */
+  /**
+   * Returns the price of a model by its name, then by the name without a date ("gpt-4o-2024-11-20"), then that of unknown
+   * models.
+   */
   #rateOf(model: string): Rate {
     const rate =
       this.#rates.get(model) ??

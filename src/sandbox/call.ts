@@ -6,7 +6,7 @@ import type { Scenario } from "./scenarios.ts";
 import type { SandboxTask } from "./task-records.ts";
 import type { Webhooks } from "./webhooks.ts";
 
-/** State that the sandbox's parts share. */
+/** State shared by all requests to one sandbox. */
 export interface SharedState {
   readonly options: Required<
     Omit<SandboxOptions, "scenario" | "scenarioAtHeaders" | "prices" | "minimum" | "billingErrors">
@@ -14,44 +14,44 @@ export interface SharedState {
     Pick<SandboxOptions, "scenario" | "scenarioAtHeaders">;
   readonly billing: Billing;
   readonly observer: Observer;
-  /** Prefix of request ids, made from the seed once: hashing every id would slow benchmarks. */
+  /** Prefix of request ids, computed once from the seed. Hashing every id would slow benchmarks. */
   readonly idPrefix: string;
-  /** By their ids. */
+  /** Tasks by their ids. */
   readonly tasks: Map<string, SandboxTask>;
   readonly webhooks: Webhooks;
-  /** Tasks that are not billed yet; each answers whether it has been settled now. */
+  /** Tasks to bill. Each function returns true once its task needs no further attempt. */
   readonly unbilled: Set<() => boolean>;
   /** Address of the sandbox, for redirects. */
   url(): URL;
 }
 
-/** One request on its way to its answer. */
+/** Request together with its response. */
 export interface Call {
   readonly shared: SharedState;
   readonly head: RequestHead;
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly seen: OpenRequest;
-  /** Path without a query and without the `/moved` of a redirect. */
+  /** Path without its query and without the `/moved` prefix of a redirect. */
   readonly path: string;
   /** Number of redirects so far. */
   readonly redirects: number;
-  /** 1 for the first request that the sandbox has seen. */
+  /** Number of the request; 1 for the first one that the sandbox received. */
   readonly number: number;
   /** Id of the answer, sent as x-request-id. */
   readonly requestId: string;
-  /** Aborted when the connection or the answer has ended. */
+  /** Aborted once the connection or the answer has ended. */
   readonly gone: AbortSignal;
   readonly scenario: Scenario;
 }
 
-/** A call whose scenario has been settled. */
+/** Returns the call with its scenario and records the scenario's text. */
 export function withScenario(call: Call, text: string, scenario: Scenario): Call {
   call.seen.scenario = text;
   return { ...call, scenario };
 }
 
-/** Headers of every answer. */
+/** Returns the headers of every answer. */
 export function commonHeaders(call: Call): Record<string, string> {
   return {
     "x-request-id": call.requestId,
@@ -70,7 +70,7 @@ export function writeHead(call: Call, status: number, headers: Record<string, st
   call.shared.observer.changed();
 }
 
-/** Answers with a whole body. */
+/** Sends an answer with a complete body. */
 export function send(call: Call, status: number, headers: Record<string, string>, body: string | Uint8Array): void {
   writeHead(call, status, { "content-length": String(Buffer.byteLength(body)), ...headers });
   call.response.end(body);
@@ -80,36 +80,36 @@ export function sendJson(call: Call, status: number, value: unknown, headers: Re
   send(call, status, { "content-type": "application/json", ...headers }, JSON.stringify(value));
 }
 
-/** The error body of OpenAI-like endpoints. */
+/** Sends an error in the form of OpenAI's endpoints. */
 export function sendError(call: Call, status: number, type: string, code: string | null, message: string): void {
   sendJson(call, status, { error: { message, type, param: null, code } });
 }
 
-/** The error body of the gateway's own interface. */
+/** Sends an error in the form of the gateway's own interface. */
 export function sendEnvelope(call: Call, status: number, message: string): void {
   sendJson(call, status, { code: status, data: null, message });
 }
 
-/** Returns true if a call of the gateway's own interface has the key; else it is answered. */
+/** Returns true if a call of the gateway's own interface has the right key. Otherwise answers it with an error. */
 export function hasApiKey(call: Call): boolean {
   const isRight = call.head.headers["x-api-key"] === call.shared.options.apiKey;
   if (!isRight) sendEnvelope(call, 401, "unauthorized: invalid api key");
   return isRight;
 }
 
-/** Answers an unknown scenario with an error, so that a typing error is noticed. */
+/** Answers an unknown scenario with an error, so that the user notices a typing error. */
 export function refuseScenario(call: Call): void {
   sendError(call, 400, "invalid_request_error", "unknown_scenario", "The sandbox has no such scenario.");
 }
 
-/** Ends the connection at once: `reset` with a RST, else what was written is still delivered. */
+/** Ends the connection at once. `reset` sends a RST; `close` still delivers what was written. */
 export function breakOff(call: Call, how: "reset" | "close"): void {
   call.seen.ended = "brokenOff";
   if (how === "reset") call.request.socket.resetAndDestroy();
   else call.request.socket.destroy();
 }
 
-/** Waits; returns false as soon as the client is gone. */
+/** Waits, and then returns true. Returns false as soon as the client is gone. */
 export function pause(ms: number, gone: AbortSignal): Promise<boolean> {
   if (gone.aborted) return Promise.resolve(false);
   if (ms <= 0) return Promise.resolve(true);
@@ -133,7 +133,7 @@ export function departure(gone: AbortSignal): Promise<void> {
   });
 }
 
-/** Bills the call unless it is free. Marks a plain answer whose client leaves later. */
+/** Bills the call, except in the scenario `free`. If the client leaves later, marks the billed call. */
 export function charge(call: Call, consumption: Consumption): void {
   if ("free" in call.scenario) return;
   const leaves = call.gone.aborted && call.seen.ended !== "brokenOff" && !call.response.writableFinished;

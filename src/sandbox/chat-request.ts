@@ -1,25 +1,25 @@
 import { countTokens } from "./text.ts";
 
-/** Fields of a chat request that the sandbox understands. */
+/** Fields of a chat request that the sandbox uses. */
 export interface ChatRequest {
   readonly model: string;
   readonly stream: boolean;
   readonly includeUsage: boolean;
   readonly choices: number;
-  /** Output tokens of one choice. */
+  /** Largest number of output tokens for each choice. */
   readonly maxTokens: number | undefined;
   readonly json: boolean;
   readonly logprobs: boolean;
-  /** The function that tool_choice forces. */
+  /** Function that tool_choice forces. */
   readonly tool: { readonly name: string; readonly parameters: Fields } | undefined;
   readonly promptTokens: number;
-  /** Named in the last message as `#sandbox cut:5`, which gets through any proxy. */
+  /** Scenario named in the last message as `#sandbox cut:5`. Proxies pass it on unchanged. */
   readonly scenario: string | undefined;
 }
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** Parses a JSON object that names a model; returns the error message as a text. */
+/** Parses a JSON object that names a model. Returns an error message if the body is not one. */
 export function readBody(body: Buffer): (Fields & { readonly model: string }) | string {
   let parsed: unknown;
   try {
@@ -33,7 +33,7 @@ export function readBody(body: Buffer): (Fields & { readonly model: string }) | 
   return { ...parsed, model };
 }
 
-/** Reads the body; returns the error message as a text. */
+/** Parses the body. Returns an error message if it is not a chat request. */
 export function readChatRequest(body: Buffer): ChatRequest | string {
   const parsed = readBody(body);
   if (typeof parsed === "string") return parsed;
@@ -69,7 +69,7 @@ export function count(value: unknown): number | undefined {
   return typeof value === "number" && Number.isInteger(value) && value > 0 ? value : undefined;
 }
 
-/** Tokens around a message, its name and the whole prompt: OpenAI's published example of counting. */
+/** Tokens for each message, each name and the whole prompt, from OpenAI's published example of counting. */
 const aroundMessage = 3;
 const aroundName = 1;
 const aroundPrompt = 3;
@@ -87,7 +87,7 @@ export function promptTokens(messages: readonly Fields[], tools: unknown): numbe
   return total;
 }
 
-/** A part that is not text counts by kind, never by the size of its data. */
+/** Counts the tokens of a part. A part other than text counts by its kind, whatever the size of its data. */
 function partTokens(part: unknown): number {
   if (!isFields(part)) return 0;
   if (typeof part["text"] === "string") return countTokens(part["text"]);
@@ -96,12 +96,12 @@ function partTokens(part: unknown): number {
   return 500;
 }
 
-/** Returns the objects of a list; none of anything else. */
+/** Returns the objects of a list; an empty list for any other value. */
 export function fieldsIn(list: unknown): readonly Fields[] {
   return Array.isArray(list) ? list.filter(isFields) : [];
 }
 
-/** Finds the function that tool_choice forces, by the name in it. */
+/** Finds the function that tool_choice forces: the first one for `required`, otherwise the named one. */
 export function forcedTool(functions: readonly Fields[], choice: unknown, named: unknown): ChatRequest["tool"] {
   const found =
     choice === "required" ? functions[0] : functions.find(({ name }) => named !== undefined && name === named);
@@ -113,7 +113,7 @@ export function asksForJson(format: unknown): boolean {
   return isFields(format) && (format["type"] === "json_object" || format["type"] === "json_schema");
 }
 
-/** Finds the scenario that a text names. */
+/** Returns the scenario that a text names. */
 export function marker(text: unknown): string | undefined {
   return /#sandbox[ :]([^\s"\\]+)/.exec(JSON.stringify(text ?? ""))?.[1];
 }

@@ -11,9 +11,9 @@ import { numberOf, parseScenario, type Scenario } from "./scenarios.ts";
 import { streamEvents, type StreamEvent } from "./stream-events.ts";
 import { streamAnswer } from "./stream.ts";
 
-/** Reads requests and writes answers of an endpoint that generates text. */
+/** Functions of a text endpoint that read its requests and write its answers. */
 export interface TextForm {
-  /** Returns the error message as a text. */
+  /** Parses the body. Returns an error message if it is not a valid request. */
   read(body: Buffer): ChatRequest | string;
   body(answer: Answer, request: ChatRequest): Fields;
   events(answer: Answer, request: ChatRequest, scenario: Scenario): Iterable<StreamEvent>;
@@ -21,12 +21,12 @@ export interface TextForm {
 
 const chatForm: TextForm = { read: readChatRequest, body: completionOf, events: streamEvents };
 
-/** `POST /v1/chat/completions`. */
+/** Serves `POST /v1/chat/completions`. */
 export function serveChat(asked: Call): Promise<void> {
   return "bench" in asked.scenario && hasKey(asked) ? serveBench(asked) : serveText(asked, chatForm);
 }
 
-/** An answer of text in any form. */
+/** Serves any text endpoint in its form. */
 export async function serveText(asked: Call, form: TextForm): Promise<void> {
   const accepted = accept(asked, () => form.read(asked.seen.body));
   if (accepted === undefined) return undefined;
@@ -40,7 +40,7 @@ export async function serveText(asked: Call, form: TextForm): Promise<void> {
   return answerOrFault(call, request.stream, consumptionOf(call, answer), write);
 }
 
-/** Sends the answer, or the scenario's replacement. */
+/** Waits for the latency, then sends the answer or the fault that replaces it. */
 export async function answerOrFault(
   call: Call,
   stream: boolean,
@@ -55,13 +55,13 @@ export async function answerOrFault(
   return stayed ? serveFault(call, fault) : undefined;
 }
 
-/** Request with the scenario that its text names. */
+/** Request with the scenario named in its text. */
 interface Marked {
   readonly model: string;
   readonly scenario: string | undefined;
 }
 
-/** Adds the scenarios of the model's suffix and the last message; returns no call if one is unknown. */
+/** Applies the scenarios in the model's suffix and the last message. Returns no call if one of them is unknown. */
 export function settleScenario<Request extends Marked>(
   asked: Call,
   read: Request,
@@ -82,7 +82,7 @@ interface Accepted<Request> {
   readonly request: Request;
 }
 
-/** Reads a request that has the key, and settles its scenario; undefined once it is answered with an error. */
+/** Checks the key, reads the request and applies its scenario. Returns undefined after answering with an error. */
 export function accept<Request extends Marked>(
   asked: Call,
   read: () => Request | string,

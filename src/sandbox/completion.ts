@@ -4,7 +4,7 @@ import type { Piece } from "./text.ts";
 
 export const systemFingerprint = "fp_sandbox01";
 
-/** The answer as one chat.completion object. */
+/** Builds the answer as one chat.completion object. */
 export function completionOf(answer: Answer, request: ChatRequest): Fields {
   return {
     id: answer.id,
@@ -40,7 +40,7 @@ function toolCall(tool: { id: string; name: string }, args: string): Fields {
   };
 }
 
-/** Log probability of one token, made up. */
+/** Generates the log probability of one token. */
 export function logprobOf(piece: Piece): Fields {
   return { token: piece.text, logprob: -0.125, bytes: [...Buffer.from(piece.text)], top_logprobs: [] };
 }

@@ -6,10 +6,10 @@ import type { Scenario } from "./scenarios.ts";
 import { interleaved, type StreamEvent } from "./stream-events.ts";
 import { countTokens } from "./text.ts";
 
-/** `POST /v1/completions`: continues a text. */
+/** Form of `POST /v1/completions`, which continues a text. */
 export const completionsForm: TextForm = { read, body, events };
 
-/** Output tokens of a request that states no maximum. */
+/** Number of output tokens for a request that states no maximum. */
 const defaultTokens = 16;
 
 function read(bytes: Buffer): ChatRequest | string {
@@ -31,7 +31,7 @@ function read(bytes: Buffer): ChatRequest | string {
   };
 }
 
-/** Counts the tokens of a text or of a list of tokens. */
+/** Counts the tokens of a text, or the items of a list of tokens. */
 export function inputTokens(input: unknown): number {
   if (Array.isArray(input)) return input.length;
   return typeof input === "string" ? countTokens(input) : 0;

@@ -3,7 +3,7 @@ import type { Consumption } from "./billing.ts";
 import type { Call } from "./call.ts";
 import { numberOf } from "./scenarios.ts";
 
-/** Billed quantities of an answer other than text. */
+/** Returns the billed quantities of an answer other than text. */
 export function plainConsumption(
   call: Call,
   used: Pick<Consumption, "model" | "promptTokens"> & Partial<Consumption>,
@@ -23,8 +23,8 @@ export function plainConsumption(
 }
 
 /**
- * Computes what an answer is billed for: in full, or, if a stream ended early, the prompt and what was written to the socket.
- * Hidden tokens come before the first visible one, so they are billed with it.
+ * Returns the billed quantities of a text answer. A complete answer is billed in full. A stream that ended early is billed for
+ * the prompt and the written tokens. Hidden tokens precede the first visible token, so they are billed with it.
  */
 export function consumptionOf(
   call: Call,

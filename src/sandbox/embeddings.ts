@@ -10,7 +10,7 @@ import { numberOf } from "./scenarios.ts";
 
 const defaultDimensions = 1536;
 
-/** `POST /v1/embeddings`: vectors that depend only on the seed and the request's bytes. */
+/** Serves `POST /v1/embeddings`: answers with vectors that depend only on the seed and the bytes of the request. */
 export async function serveEmbeddings(asked: Call): Promise<void> {
   const accepted = accept(asked, () => readForm(asked, "input"));
   if (accepted === undefined) return undefined;

@@ -1,17 +1,17 @@
-/** Path of a task family, as gateways of this kind had before `/api/v1/task`. */
+/** Path of a task family, in use by such gateways before `/api/v1/task`. */
 export interface FamilyPath {
   readonly does: "create" | "show" | "cancel";
   readonly model: string;
-  /** Fields in which a creation names another model, and its type. */
+  /** Fields in which a creation names its model and its type. Without them, `model` and `taskType` apply. */
   readonly modelField?: string;
   readonly typeField?: string;
   readonly taskType: string;
-  /** The field that has the input; the body itself unless given. */
+  /** Field that contains the input. Default: the whole body. */
   readonly input?: string;
-  /** Form of the answer to a creation: the id alone, at the root or in an envelope. Its record has the form of the family. */
+  /** Place of the id in the answer to a creation: at the root or in an envelope. `form` is the form of the task's record. */
   readonly answer: "root" | "envelope";
   readonly form: "answer" | "conversation" | "root";
-  /** The id in the path, or of the task that the new one is made of. */
+  /** Id in the path: the task itself, or the task that a new one is based on. */
   readonly taskId: string | null;
 }
 
@@ -51,7 +51,7 @@ const paths: readonly (readonly [endpoint: RegExp, path: Known])[] = [
   [/^POST \/api\/(?:face_swap\/v1|image_toolkit\/v2)\/fetch$/, { does: "show", ...tools, model: "", taskType: "" }],
 ];
 
-/** Parses a request to a family's own path; undefined for any other path. */
+/** Parses a request to a family's own path. Returns undefined for any other path. */
 export function familyPath(method: string, path: string): FamilyPath | undefined {
   for (const [endpoint, known] of paths) {
     const match = endpoint.exec(`${method} ${path}`);

@@ -14,14 +14,14 @@ const faults = [
   "bad-json",
 ] as const satisfies readonly ScenarioName[];
 
-/** Returns the scenario that replaces the answer, if any. A redirect applies once. */
+/** Returns the scenario that replaces the answer, if any. A single redirect applies only to the first request. */
 export function faultOf(scenario: Scenario, redirects: number): (typeof faults)[number] | undefined {
   return faults.find(
     (name) => name in scenario && !(redirects > 0 && (name === "redirect-307" || name === "redirect-foreign")),
   );
 }
 
-/** Sends the faulty answer instead of the right one. */
+/** Sends the fault instead of the answer. */
 export async function serveFault(call: Call, fault: (typeof faults)[number]): Promise<void> {
   const { scenario } = call;
   switch (fault) {
@@ -51,7 +51,7 @@ function redirect(call: Call, location: string): void {
   send(call, 307, { location, "content-type": "text/plain" }, "Temporary Redirect");
 }
 
-/** The sandbox under another host name, to see clients that follow redirects to another origin. */
+/** Returns the sandbox's address under another host name, to test clients that follow redirects to another origin. */
 function foreignAddress(call: Call): string {
   const url = call.shared.url();
   url.hostname = url.hostname === "localhost" ? "127.0.0.1" : "localhost";
@@ -74,7 +74,7 @@ const errors: Readonly<Record<number, readonly [type: string, code: string | nul
   504: ["server_error", null, "The upstream did not answer in time."],
 };
 
-/** An error with this status, in the shape of the endpoint that was called. */
+/** Sends an error with this status, in the form of the endpoint. */
 export function sendStatus(call: Call, status: number): void {
   const [type, code, message] = errors[status] ?? ["server_error", null, `The request failed with status ${status}.`];
   if (status === 524) return send(call, 524, { "content-type": "text/plain; charset=UTF-8" }, "error code: 524");

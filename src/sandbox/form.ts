@@ -4,12 +4,12 @@ import { marker, readBody, type Fields } from "./chat-request.ts";
 export interface Form {
   readonly model: string;
   readonly fields: Fields;
-  /** Named in one of the fields. */
+  /** Scenario named in one of the fields. */
   readonly scenario: string | undefined;
   readonly files: readonly { readonly name: string; readonly bytes: Buffer }[];
 }
 
-/** Reads a whole body in JSON or as a form; returns the error message as a text. `marked`: the field that may name a scenario. */
+/** Reads a JSON or form body. Returns an error message if it names no model. `marked` is the field that may name a scenario. */
 export function readForm({ head, seen }: Call, marked: string): Form | string {
   const [, boundary] = /boundary="?([^";]+)/.exec(head.headers["content-type"] ?? "") ?? [];
   if (boundary === undefined) {

@@ -8,14 +8,14 @@ import { numberOf } from "./scenarios.ts";
 import { writeMediaEvents } from "./media-events.ts";
 import { countTokens } from "./text.ts";
 
-/** One black pixel. */
+/** Image of one black pixel. */
 const pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg==";
 
-/** Tokens of a square image, as the provider's table has them. */
+/** Number of tokens of a square image by quality, from the provider's table. */
 const outputTokens: Readonly<Record<string, number>> = { low: 272, medium: 1056, high: 4160 };
 const tokensOfInputImage = 323;
 
-/** `POST /v1/images/generations`, `edits` and `variations`: every image is one pixel, and billed by its quality. */
+/** Serves `POST /v1/images/generations`, `edits` and `variations`. Every image is one pixel, billed by its quality. */
 export async function serveImages(asked: Call): Promise<void> {
   const accepted = accept(asked, () => readForm(asked, "prompt"));
   if (accepted === undefined) return undefined;

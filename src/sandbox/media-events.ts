@@ -5,7 +5,7 @@ import { afterHeaders, Outlet } from "./outlet.ts";
 import { numberOf } from "./scenarios.ts";
 import { frame } from "./stream-events.ts";
 
-/** Stream of typed events. Bills it only when it is complete, since media is not delivered by the token. */
+/** Writes a stream of typed events. Bills it in full before the first event, because media is not delivered by the token. */
 export async function writeMediaEvents(call: Call, consumption: Consumption, events: Iterable<Fields>): Promise<void> {
   writeHead(call, 200, { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache" });
   const { observer } = call.shared;

@@ -1,7 +1,7 @@
 import type { WebhookTry } from "./webhooks.ts";
 import type { SandboxRequest, SeenRequest } from "./options.ts";
 
-/** A seen request while it is being answered. */
+/** Recorded request while it is being answered. */
 export type OpenRequest = { -readonly [Name in keyof SeenRequest]: SeenRequest[Name] };
 
 interface Waiter {
@@ -9,15 +9,15 @@ interface Waiter {
   readonly fail: (reason: Error) => void;
 }
 
-/** Records events and resolves those who wait for a condition. */
+/** Records events, and resolves `waitFor` when its condition holds. */
 export class Observer {
   readonly requests: OpenRequest[] = [];
-  /** Requests for the account's record, kept apart because a proxy sends them on a timer. */
+  /** Requests for the account record. They have their own list because a proxy sends them on a timer. */
   readonly accountRequests: OpenRequest[] = [];
   activeStreams = 0;
   openConnections = 0;
   readonly webhookTries: WebhookTry[] = [];
-  /** `requests` ever seen; numbers the answers. */
+  /** Number of requests ever added to `requests`. Answers are numbered by it. */
   count = 0;
   readonly #keep: number;
   readonly #waiters = new Set<Waiter>();
@@ -47,7 +47,7 @@ export class Observer {
     this.changed();
   }
 
-  /** Checks all waiting conditions. Call it after every change. */
+  /** Checks all waiting conditions. Call this after every change. */
   changed(): void {
     for (const waiter of this.#waiters) waiter.check();
   }

@@ -5,10 +5,10 @@ import type { BilledCall, BilledTotals, Minimum } from "./billing.ts";
 import type { WebhookTry } from "./webhooks.ts";
 import type { ModelPrice } from "./prices.ts";
 
-/** Request as far as its headers show it. */
+/** Request line and headers of a request. */
 export interface RequestHead {
   readonly method: string;
-  /** Path with its query. */
+  /** Path including its query. */
   readonly path: string;
   readonly headers: IncomingHttpHeaders;
 }
@@ -17,74 +17,77 @@ export interface SandboxRequest extends RequestHead {
   readonly body: Buffer;
 }
 
-/** A request as the sandbox saw it, from its headers on. */
+/** Request as the sandbox recorded it. It is recorded once its headers are read. */
 export interface SeenRequest extends SandboxRequest {
   /** Unix time in milliseconds. */
   readonly at: number;
-  /** Scenarios from all sources, as written; empty without any. */
+  /** Scenarios from all sources, as written; empty if there are none. */
   readonly scenario: string;
-  /** Null until the headers of the answer are written. */
+  /** Status of the answer; null until its headers are written. */
   readonly status: number | null;
-  /** Deltas of a stream written so far. */
+  /** Number of stream deltas written so far. */
   readonly deltas: number;
-  /** `brokenOff`: by the sandbox itself. `clientLeft`: before the answer's end. */
+  /** `brokenOff`: the sandbox broke off the answer. `clientLeft`: the client left before the end of the answer. */
   readonly ended: "open" | "answered" | "brokenOff" | "clientLeft";
 }
 
-/** Names scenarios as in `cut:5+slow:20`. */
+/** Returns scenarios such as `cut:5+slow:20`. */
 type Choose<Request> = (request: Request) => string | undefined;
 
 export interface SandboxOptions {
-  /** Default 127.0.0.1. */
+  /** Host to listen on. Default: 127.0.0.1. */
   readonly host?: string;
-  /** Default 0: a free one. */
+  /** Port to listen on. Default: 0, which picks a free port. */
   readonly port?: number;
-  /** The only key that is served. Default `sk-sandbox`. */
+  /** Only key that the sandbox accepts. Default: `sk-sandbox`. */
   readonly apiKey?: string;
-  /** Same seed and same request body, same answer. Default 1. */
+  /** Seed of generated answers. The same seed and request body give the same answer. Default: 1. */
   readonly seed?: number;
-  /** Default "25.00". */
+  /** Balance at the start, in USD. Default: "25.00". */
   readonly startingBalanceUsd?: string;
-  /** Added to the sandbox's own prices by model; "*" is any model without one. */
+  /** Prices by model, added to the sandbox's own; "*" applies to any model without a price. */
   readonly prices?: Readonly<Record<string, ModelPrice>>;
-  /** Default: none. */
+  /** Smallest bill for one completion. Default: none. */
   readonly minimum?: Minimum;
-  /** Kind of wrong billing. Default: none. */
+  /** Kinds of wrong billing. Default: none. */
   readonly billingErrors?: readonly BillingError[];
-  /** Delay before an answer's headers. Default 0. */
+  /** Delay before the headers of an answer, in milliseconds. Default: 0. */
   readonly latencyMs?: number;
-  /** Delay before each delta of a stream. Default 0. */
+  /** Delay before each delta of a stream, in milliseconds. Default: 0. */
   readonly chunkDelayMs?: number;
-  /** Idle sockets are closed after this. Default 65,000. */
+  /** Time after which idle sockets are closed, in milliseconds. Default: 65,000. */
   readonly keepAliveMs?: number;
-  /** Asked once for each request that has been read, the account's too. Header, model suffix and message count as well. */
+  /**
+   * Chooses the scenarios of a request, once its body is read. Those of the header, the model suffix and the message also
+   * apply.
+   */
   readonly scenario?: Choose<SandboxRequest>;
-  /** Asked when the headers are read, for `early-response`. */
+  /** Chooses the scenarios of a request once its headers are read, for `early-response`. */
   readonly scenarioAtHeaders?: Choose<RequestHead>;
   /** Member of the account record that contains `equivalent_in_usd`. Default `data`. */
   readonly equivalentInUsd?: "data" | "root" | "wallet" | "credit_pack_info" | "absent";
-  /** Number of newest requests to keep with their bodies. Default 1,000; 0 keeps none. */
+  /** Number of newest requests to keep, with their bodies. Default: 1,000; 0 keeps none. */
   readonly keepRequests?: number;
-  /** Number of newest calls to keep in `ledger`. Default 100,000; 0 keeps none. */
+  /** Number of newest calls to keep in `ledger`. Default: 100,000; 0 keeps none. */
   readonly keepCalls?: number;
-  /** Pause between two attempts to call a webhook. Default 5,000. */
+  /** Pause between two attempts to call a webhook, in milliseconds. Default: 5,000. */
   readonly webhookRetryMs?: number;
-  /** Unix time in milliseconds. Default: the machine's. */
+  /** Returns the Unix time in milliseconds. Default: the machine's clock. */
   readonly now?: () => number;
 }
 
 export interface Sandbox extends AsyncDisposable {
-  /** Without a slash at its end and without /v1. */
+  /** Address without a slash at its end and without /v1. */
   readonly url: string;
   readonly port: number;
   readonly apiKey: string;
-  /** Oldest first, without those for the account's record. */
+  /** Requests except those for the account record, oldest first. */
   readonly requests: readonly SeenRequest[];
-  /** Refused ones too. */
+  /** Requests for the account record, including refused ones. */
   readonly accountRequests: readonly SeenRequest[];
-  /** Oldest first. A call is in it before its client has the answer's last byte. */
+  /** Billed calls, oldest first. A call is added before its client receives the last byte of the answer. */
   readonly ledger: readonly BilledCall[];
-  /** Sums of all calls ever billed. */
+  /** Sums of all billed calls. */
   readonly billed: BilledTotals;
   readonly openConnections: number;
   readonly activeStreams: number;
@@ -96,11 +99,14 @@ export interface Sandbox extends AsyncDisposable {
   expire(amountUsd: string): void;
   freeze(amountUsd: string): void;
   unfreeze(amountUsd: string): void;
-  /** Spends as another client with the same account would. */
+  /** Spends an amount as another client of the account would. */
   useByOthers(amountUsd: string): void;
-  /** Resolves as soon as the condition is true, checked now and after every event. Rejects after the timeout (default 15 s) or at close. */
+  /**
+   * Resolves as soon as the condition is true: checks it now and after every event. Rejects after the timeout (default 15 s)
+   * and when the sandbox closes.
+   */
   waitFor(holds: (sandbox: Sandbox) => boolean, timeoutMs?: number): Promise<void>;
-  /** Ends every socket, also those of answers in progress. */
+  /** Closes every socket, including those with an answer in progress. */
   close(): Promise<void>;
 }
 

@@ -13,7 +13,7 @@ import { numberOf, type Scenario } from "./scenarios.ts";
 
 type Encoding = "gzip" | "br" | "zstd";
 
-/** Compression that the scenario asks for. */
+/** Returns the compression that the scenario asks for. */
 export function encodingOf(scenario: Scenario): Encoding | undefined {
   return (["gzip", "br", "zstd"] as const).find((name) => name in scenario);
 }
@@ -25,7 +25,7 @@ export function compress(body: Buffer, encoding: Encoding | undefined): Buffer {
   return encoding === undefined ? body : whole[encoding](body);
 }
 
-/** Writes an answer's body as its scenario asks: compressed, in pieces, never faster than the client reads. */
+/** Writes an answer's body as its scenario asks: compressed or in pieces. Never writes faster than the client reads. */
 export class Outlet {
   readonly #call: Call;
   readonly #encoder: Transform | undefined;
@@ -40,7 +40,7 @@ export class Outlet {
     this.#encoder.on("data", (bytes: Buffer) => this.#encoded.push(bytes));
   }
 
-  /** Resolves when more may be written; false when the client is gone. */
+  /** Resolves to true when more may be written, and to false when the client is gone. */
   async write(text: string | Buffer): Promise<boolean> {
     if (this.#call.gone.aborted) return false;
     const bytes = await this.#encode(text);
@@ -51,7 +51,7 @@ export class Outlet {
     return true;
   }
 
-  /** Ends the body; resolves when everything has been handed to the socket, or the client is gone. */
+  /** Ends the body. Resolves when the response has all of it or the client is gone. */
   async end(): Promise<void> {
     const encoder = this.#encoder;
     if (encoder !== undefined) {
@@ -64,7 +64,7 @@ export class Outlet {
     this.#call.response.end();
   }
 
-  /** Resolves when the kernel has all that was written, so that it arrives even if the socket is destroyed. */
+  /** Resolves when the kernel has everything that was written. Then it arrives even if the socket is destroyed. */
   async flush(): Promise<void> {
     const { response, gone } = this.#call;
     if (gone.aborted) return;
@@ -116,7 +116,7 @@ export class Outlet {
     }
   }
 
-  /** Sends what was written as a separate packet. */
+  /** Ends the current packet: the next write goes into a separate one. */
   async #turn(): Promise<boolean> {
     await new Promise((resolve) => {
       setImmediate(resolve);
@@ -130,12 +130,12 @@ function flushEncoder(encoder: Transform, done: () => void): void {
   else done();
 }
 
-/** Delay before each delta. */
+/** Returns the delay before each delta, in milliseconds. */
 export function delayOf(call: Call): number {
   return numberOf(call.scenario, "slow") ?? numberOf(call.scenario, "endless") ?? call.shared.options.chunkDelayMs;
 }
 
-/** Waits after the headers if the scenario sends them ahead of the body. */
+/** Waits after the headers if the scenario sends them before the body. Returns false if the client is gone. */
 export async function afterHeaders(call: Call): Promise<boolean> {
   const delayMs = numberOf(call.scenario, "headers-first");
   if (delayMs === undefined) return !call.gone.aborted;

@@ -4,13 +4,13 @@ import { consumptionOf } from "./consumption.ts";
 import { afterHeaders, compress, encodingOf, Outlet } from "./outlet.ts";
 import { numberOf } from "./scenarios.ts";
 
-/** Answers with one JSON object. Bills it in full before it is written, even if the client leaves. */
+/** Answers with one JSON object. Bills it in full before writing, even if the client leaves. */
 export function sendAnswer(call: Call, answer: Answer, body: unknown): Promise<void> {
   charge(call, consumptionOf(call, answer));
   return writeAnswer(call, "application/json", Buffer.from(JSON.stringify(body)));
 }
 
-/** Writes the body of an answer that was billed, as its scenario asks. */
+/** Writes the body of a billed answer as its scenario asks. */
 export async function writeAnswer(call: Call, contentType: string, plain: Buffer): Promise<void> {
   if (call.gone.aborted) return;
   const { scenario, response } = call;
@@ -29,7 +29,7 @@ export async function writeAnswer(call: Call, contentType: string, plain: Buffer
   await writeSpecially(call, body);
 }
 
-/** Returns true for a body that is written at once. */
+/** Returns true if the scenario writes the body at once. */
 function isOrdinary({ scenario }: Call): boolean {
   return !["cut", "reset-after-headers", "silent-stream", "wrong-length", "slow", "split", "headers-first"].some(
     (name) => name in scenario,

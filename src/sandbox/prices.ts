@@ -1,20 +1,20 @@
-/** The sandbox's price of one model: decimal strings of USD per 1M tokens. */
+/** Price of one model in the sandbox: decimal strings of USD per 1M tokens. */
 export interface ModelPrice {
   readonly input: string;
-  /** Default: the input's price. */
+  /** Price of cached input. Default: the price of input. */
   readonly cachedInput?: string;
-  /** Price of images or audio in the prompt. Default: the input's price. */
+  /** Price of images or audio in the prompt. Default: the price of input. */
   readonly partInput?: string;
   readonly output: string;
-  /** Replaces the sandbox's general minimum. */
+  /** Minimum that replaces the sandbox's general minimum. */
   readonly minimumTokens?: number;
   readonly minimumUsd?: string;
 }
 
 /**
- * Official price (input, output) and the group's percentage of it, after the public price tables of 2026-08 and the
- * gateway's group list: half price for large general models, three quarters for smaller and premium ones, a quarter
- * for the fast one.
+ * Official prices (input, output) and the percentage that the group charges. Prices follow the public price tables of 2026-08,
+ * percentages the gateway's group list: half for large general models, three quarters for smaller and premium models, a quarter
+ * for the fast model.
  */
 const official: Readonly<Record<string, readonly [input: string, output: string, percent: number]>> = {
   "gpt-4o": ["2.50", "10.00", 50],
@@ -32,7 +32,7 @@ const official: Readonly<Record<string, readonly [input: string, output: string,
   "gemini-2.5-flash": ["0.30", "2.50", 25],
 };
 
-/** Models for images and audio: whisper by a million seconds, tts by a million characters. */
+/** Models for images and audio. whisper is priced per million seconds, tts per million characters. */
 const media: Readonly<Record<string, ModelPrice>> = {
   "gpt-image-1": { input: "5.00", partInput: "10.00", output: "40.00" },
   "gpt-4o-transcribe": { input: "2.50", partInput: "6.00", output: "10.00" },
@@ -42,10 +42,10 @@ const media: Readonly<Record<string, ModelPrice>> = {
   "tts-1-hd": { input: "30.00", output: "0.00" },
 };
 
-/** The price of a model that is not in the table. */
+/** Price of a model that is not in the table. */
 const unknownModel: ModelPrice = { input: "2.00", output: "8.00" };
 
-/** The sandbox's price list by model; "*" is any other model. */
+/** Returns the sandbox's prices by model; "*" applies to any other model. */
 export function listPrices(): Record<string, ModelPrice> {
   const prices: Record<string, ModelPrice> = { "*": unknownModel };
   for (const [model, [input, output, percent]] of Object.entries(official)) {
@@ -54,7 +54,7 @@ export function listPrices(): Record<string, ModelPrice> {
   return { ...prices, ...media };
 }
 
-/** A percentage of a price with two decimals, exactly: such a product has at most four. */
+/** Returns a percentage of a price with two decimals. The result is exact, because it has at most four decimals. */
 function percentOf(price: string, percent: number): string {
   const product = (BigInt(price.replace(".", "")) * BigInt(percent)).toString().padStart(5, "0");
   return `${product.slice(0, -4)}.${product.slice(-4)}`;

@@ -1,13 +1,13 @@
 import { parseUsd, type PicoUsd } from "../core/money.ts";
 
-/** Pico-USD of a decimal string. Throws RangeError on a malformed one. */
+/** Converts a decimal string of USD to pico-USD. Throws RangeError if it is malformed. */
 export function picoUsd(text: string): bigint {
   const amount = parseUsd(text);
   if (amount === undefined) throw new RangeError(`not an amount of USD: ${text}`);
   return amount;
 }
 
-/** Changes of the account's credits other than billed calls. Amounts are decimal strings of USD. */
+/** Account balance and its changes other than billed calls. Amounts are decimal strings of USD. */
 export class Purse {
   credited: bigint;
   expired = 0n;
@@ -34,12 +34,12 @@ export class Purse {
     this.frozen -= picoUsd(amountUsd);
   }
 
-  /** Spends as another client with the same account would. */
+  /** Spends an amount as another client of the account would. */
   useByOthers(amountUsd: string): void {
     this.#usedByOthers += picoUsd(amountUsd);
   }
 
-  /** Returns the balance after calls of this cost. */
+  /** Returns the balance after billed calls with this total cost. */
   balance(cost: bigint): PicoUsd {
     return (this.credited - this.expired - this.frozen - this.#usedByOthers - cost) as PicoUsd;
   }

@@ -1,16 +1,16 @@
 import { createHash } from "node:crypto";
 
-/** A number from 0 up to, not including, 1. */
+/** Returns a number from 0 to 1, excluding 1. */
 export type Random = () => number;
 
-/** Hex digest of these parts: the one source of everything in the sandbox that looks random. */
+/** Returns the hex digest of these parts. Everything random in the sandbox is derived from it. */
 export function digest(...parts: readonly (string | number | Uint8Array)[]): string {
   const hash = createHash("sha256");
   for (const part of parts) hash.update(typeof part === "number" ? `${part};` : part);
   return hash.digest("hex");
 }
 
-/** The mulberry32 generator: the same digest gives the same numbers on every machine. */
+/** Returns a mulberry32 generator. The same digest gives the same numbers on every machine. */
 export function randomFrom(hex: string): Random {
   let state = Number.parseInt(hex.slice(0, 8), 16);
   return () => {
@@ -21,7 +21,7 @@ export function randomFrom(hex: string): Random {
   };
 }
 
-/** One of the items. */
+/** Returns one of the items. */
 export function pick<T>(random: Random, items: readonly [T, ...T[]]): T {
   return items[Math.floor(random() * items.length)] ?? items[0];
 }

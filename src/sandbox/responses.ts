@@ -15,7 +15,7 @@ import type { TextForm } from "./chat.ts";
 import type { Scenario } from "./scenarios.ts";
 import { interleaved, type StreamEvent } from "./stream-events.ts";
 
-/** `POST /v1/responses`: items in, items out, events with a type. */
+/** Form of `POST /v1/responses`, with items as input and output and typed events. */
 export const responsesForm: TextForm = { read, body: (answer) => responseOf(answer, whole(answer)), events };
 
 function read(bytes: Buffer): ChatRequest | string {
@@ -34,7 +34,7 @@ function read(bytes: Buffer): ChatRequest | string {
     maxTokens: count(parsed["max_output_tokens"]),
     json: asksForJson(format),
     logprobs: false,
-    // A function is its own definition here.
+    // In this interface a tool is the function's definition itself.
     tool: forcedTool(functions, choice, isFields(choice) ? choice["name"] : undefined),
     promptTokens: promptTokens([...system, ...items], tools),
     scenario: bytes.includes("#sandbox") ? marker(items.at(-1)?.["content"]) : undefined,
@@ -102,7 +102,7 @@ function partOf(text: string): Fields {
   return { type: "output_text", text, annotations: [], logprobs: [] };
 }
 
-/** Usage in the words of this interface; a scenario's usage stays unchanged. */
+/** Returns the usage under the names of this interface. Usage from a scenario stays unchanged. */
 function usageOf({ usage }: Answer): Fields | null {
   if (usage === undefined || !("prompt_tokens" in usage)) return usage ?? null;
   const {

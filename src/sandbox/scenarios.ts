@@ -1,8 +1,8 @@
-/** Help text of one scenario. */
+/** Help of one scenario. */
 export interface ScenarioInfo {
-  /** Name of the value after the colon; empty if there is none. */
+  /** Name of the value after the colon in the help; empty if the scenario has no value. */
   readonly value: string;
-  /** The value when none is written. */
+  /** Value that applies if none is written. */
   readonly fallback: string;
   readonly description: string;
 }
@@ -11,11 +11,11 @@ const info = (value: string, fallback: string, description: string): ScenarioInf
 const plain = (description: string): ScenarioInfo => info("", "", description);
 
 /**
- * Scenarios of one request, which may be combined: `cut:5+slow:20`.
- * A scenario that replaces the answer bills nothing without `billed`.
+ * Scenarios of one request. They can be combined: `cut:5+slow:20`. A scenario that replaces the answer is billed only with
+ * `billed`.
  */
 export const scenarios = {
-  // Broken off.
+  // Broken answers.
   cut: info("CHUNKS", "3", "breaks the connection after this many deltas; a plain answer in the middle"),
   "reset-before": plain("resets the connection before any header"),
   "reset-after-headers": plain("resets the connection right after the headers"),
@@ -25,14 +25,14 @@ export const scenarios = {
   "no-finish": plain("ends a stream cleanly without a finish_reason, usage or [DONE]"),
   "wrong-length": info("long|short", "long", "states a content-length above the body's, or below it, and closes"),
   "bad-json": plain("status 200 with half a JSON text, ended cleanly"),
-  // Time.
+  // Delays.
   latency: info("MS", "200", "waits before anything is answered"),
   slow: info("MS", "50", "waits before each delta"),
   silent: plain("never answers"),
   "silent-stream": plain("sends the headers and nothing more"),
   "headers-first": info("MS", "200", "sends the headers and, after a while, the rest"),
   endless: info("MS", "5", "a stream without end, a delta every so often"),
-  // Refusals and other answers.
+  // Errors and redirects.
   status: info("CODE", "500", "an error with that status; 429 with retry-after, 524 as a plain text"),
   "early-response": info("CODE", "413", "answers before the body is read (by header, or chosen at the headers)"),
   "redirect-307": plain("redirects to another path of the same origin, which serves it"),
@@ -44,7 +44,7 @@ export const scenarios = {
   "redirect-loop": plain("redirects without end"),
   html: info("CODE", "502", "an HTML page, with 502 or the status given"),
   empty: plain("status 200 and no body"),
-  // How it is written.
+  // Form of the answer.
   gzip: plain("compresses the answer, whatever the client accepts"),
   br: plain("the same with Brotli"),
   zstd: plain("the same with Zstandard"),
@@ -55,7 +55,7 @@ export const scenarios = {
   group: info("TOKENS", "1", "puts this many tokens into one delta"),
   "set-cookie": plain("sets a cookie"),
   close: plain("closes the connection after the answer"),
-  // What is in it.
+  // Content of the answer.
   tokens: info("N", "100", "the length of the answer"),
   prompt: info("N", "1000", "the size of the prompt, as reported and billed"),
   cached: info("N", "100", "N prompt tokens are reported as cached"),
@@ -79,7 +79,7 @@ export const scenarios = {
   freeze: info("USD", "1", "before it is answered, credits worth so much are frozen"),
   unfreeze: info("USD", "1", "before it is answered, credits worth so much are given free again"),
   others: info("USD", "1", "before it is answered, others use so much of the account"),
-  // Tasks: named in the model of their creation.
+  // Tasks. The model of their creation names the scenario.
   "task-wait": info("MS", "500", "time for which a task is pending"),
   "task-run": info("MS", "3000", "time for which a task runs before it ends"),
   "task-endless": plain("a task that never ends"),
@@ -113,10 +113,10 @@ export const scenarios = {
 
 export type ScenarioName = keyof typeof scenarios;
 
-/** The scenarios of one request and their values, as written or by fallback. */
+/** Scenarios of one request, each with its written or default value. */
 export type Scenario = Readonly<Partial<Record<ScenarioName, string>>>;
 
-/** One line each, in the order of the table: `cut:CHUNKS` and what it does. */
+/** Scenarios for the help, in the order of the table: `cut:CHUNKS` and a description. */
 export const scenarioList: readonly { readonly usage: string; readonly description: string }[] = Object.entries(
   scenarios,
 ).map(([name, { value, description }]) => ({ usage: value === "" ? name : `${name}:${value}`, description }));
@@ -124,7 +124,7 @@ export const scenarioList: readonly { readonly usage: string; readonly descripti
 const parsed = new Map<string, Scenario | null>();
 const parsedMax = 1000;
 
-/** Reads `cut:5+slow:20`; null when it names a scenario that does not exist. */
+/** Parses a text such as `cut:5+slow:20`. Returns null if it names an unknown scenario. */
 export function parseScenario(text: string): Scenario | null {
   const known = parsed.get(text);
   if (known !== undefined) return known;
@@ -149,7 +149,7 @@ function isScenarioName(name: string): name is ScenarioName {
   return Object.hasOwn(scenarios, name);
 }
 
-/** A scenario's value as a whole number; undefined when it is not asked for. */
+/** Returns a scenario's value as a whole number; undefined if the request does not have the scenario. */
 export function numberOf(scenario: Scenario, name: ScenarioName): number | undefined {
   const text = scenario[name];
   if (text === undefined) return undefined;

@@ -29,7 +29,7 @@ export type {
   SeenRequest,
 } from "./options.ts";
 
-/** Starts a fake gateway on a real port. Throws if the port is taken. */
+/** Starts a fake gateway on a TCP port. Throws if the port is taken. */
 export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
   const sockets = new Set<Socket>();
   const server = createServer({ requestTimeout: 0, keepAliveTimeout: options.keepAliveMs ?? defaults.keepAliveMs });
@@ -145,7 +145,7 @@ function sandboxOf(shared: SharedState, server: Server, sockets: ReadonlySet<Soc
   return sandbox;
 }
 
-/** Resolves when no socket is open and no stream runs. */
+/** Closes the server. Resolves when all sockets are closed and no stream runs. */
 async function shut(server: Server, sockets: ReadonlySet<Socket>, { observer, webhooks }: SharedState): Promise<void> {
   await webhooks.stop();
   observer.giveUp();
@@ -157,7 +157,7 @@ async function shut(server: Server, sockets: ReadonlySet<Socket>, { observer, we
 
 const nothing = Buffer.alloc(0);
 
-/** Handles one request, from its headers to its end. */
+/** Handles one request from its headers to the end of its answer. */
 async function answer(shared: SharedState, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const head: RequestHead = { method: request.method ?? "", path: request.url ?? "", headers: request.headers };
   const call = open(shared, request, response, head);
@@ -205,7 +205,7 @@ function open(shared: SharedState, request: IncomingMessage, response: ServerRes
   };
 }
 
-/** Adds the header's scenario and the given one; undefined if one is unknown. */
+/** Applies the scenarios of the header and of the options. Returns undefined if one of them is unknown. */
 function scenarioOf(call: Call, chosen: string | undefined): Call | undefined {
   const header = call.head.headers["x-sandbox-scenario"];
   const text = [typeof header === "string" ? header : "", chosen ?? ""].filter((part) => part !== "").join("+");
@@ -214,7 +214,7 @@ function scenarioOf(call: Call, chosen: string | undefined): Call | undefined {
   return scenario === null ? undefined : withScenario(call, text, scenario);
 }
 
-/** The whole body; undefined when the client leaves before its end. */
+/** Reads the whole body. Resolves to undefined if the client leaves before its end. */
 function readBody(request: IncomingMessage): Promise<Buffer | undefined> {
   return new Promise((resolve) => {
     const chunks: Buffer[] = [];
@@ -225,7 +225,7 @@ function readBody(request: IncomingMessage): Promise<Buffer | undefined> {
   });
 }
 
-/** Applies a scenario to the account's credits, before the request is answered. */
+/** Applies the scenario's changes to the account balance, before the request is answered. */
 function moveAccount({ scenario, shared }: Call): void {
   const { purse } = shared.billing;
   if (scenario["top-up"] !== undefined) purse.topUp(scenario["top-up"]);

@@ -8,15 +8,15 @@ import { prose, type Piece } from "./text.ts";
 /** One event of a stream, before it is framed. */
 export interface StreamEvent {
   readonly kind: "role" | "delta" | "finish" | "usage" | "done";
-  /** Type, if events have one. */
+  /** Type of the event; undefined if events have no type. */
   readonly name?: string;
-  /** JSON, or the word [DONE]. */
+  /** JSON, or the text [DONE]. */
   readonly data: string;
-  /** Visible tokens in it. */
+  /** Number of visible tokens in the event. */
   readonly tokens: number;
 }
 
-/** Yields the events of an answer in order; endless if the scenario asks for it. */
+/** Yields the events of an answer in order. The events never end if the scenario asks for that. */
 export function* streamEvents(answer: Answer, request: ChatRequest, scenario: Scenario): Generator<StreamEvent> {
   const chunk = chunkWriter(answer, request, scenario);
   for (const choice of answer.choices) yield chunk("role", choice.index, openingDelta(choice));
@@ -59,7 +59,7 @@ type ChunkWriter = (
   ofChunk?: Fields,
 ) => StreamEvent;
 
-/** Writes chunks that share an id; the one without a choice has `choices: []`. */
+/** Returns a function that builds chunks with a common id. A chunk without a choice has `choices: []`. */
 function chunkWriter(answer: Answer, request: ChatRequest, scenario: Scenario): ChunkWriter {
   const head = {
     id: answer.id,
@@ -76,7 +76,7 @@ function chunkWriter(answer: Answer, request: ChatRequest, scenario: Scenario): 
   };
 }
 
-/** Yields the choices' deltas in turn, as gateways send them. */
+/** Yields pieces of each choice in turn, as gateways do. */
 export function* interleaved(answer: Answer, scenario: Scenario): Generator<readonly [Choice, readonly Piece[]]> {
   const size = Math.max(numberOf(scenario, "group") ?? ("big" in scenario ? 64 : 1), 1);
   const longest = Math.max(...answer.choices.map((choice) => choice.pieces.length));
@@ -92,7 +92,7 @@ export function* interleaved(answer: Answer, scenario: Scenario): Generator<read
   for (;;) yield [first, [words.next().value]];
 }
 
-/** Formats one event: `data:` lines and a blank one, as the scenario asks. */
+/** Formats one event as `data:` lines and an empty line. The scenario may change the form. */
 export function frame(event: StreamEvent, scenario: Scenario): string {
   const lines = "multiline-data" in scenario && event.kind !== "done" ? spread(event.data) : [event.data];
   const name = event.name === undefined ? "" : `event: ${event.name}\n`;
@@ -101,7 +101,7 @@ export function frame(event: StreamEvent, scenario: Scenario): string {
   return "crlf" in scenario ? whole.replaceAll("\n", "\r\n") : whole;
 }
 
-/** JSON on several lines: a line break is allowed between its tokens, and nowhere within a string. */
+/** Splits JSON into lines. Line breaks are allowed between its tokens, but not inside strings. */
 function spread(json: string): string[] {
   return JSON.stringify(JSON.parse(json), null, 1).split("\n");
 }

@@ -5,7 +5,7 @@ import { afterHeaders, delayOf, encodingOf, Outlet } from "./outlet.ts";
 import { numberOf } from "./scenarios.ts";
 import { frame, type StreamEvent } from "./stream-events.ts";
 
-/** End of a stream. A complete stream is billed in full, any other for what was written. */
+/** Way in which a stream ended. A complete stream is billed in full, any other for the written tokens. */
 type StreamEnd = "whole" | "clientLeft" | "error" | "cut" | "reset";
 
 /** Answers with server-sent events and bills what was delivered. */

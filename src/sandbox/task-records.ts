@@ -4,20 +4,23 @@ export interface TaskConfig {
   readonly webhook_config: Webhook;
 }
 
-/** A task as the sandbox keeps it. Times are Unix milliseconds. */
+/** Task in the sandbox's memory. Times are in Unix milliseconds. */
 export interface SandboxTask {
   readonly id: string;
   readonly model: string;
   readonly taskType: string;
   readonly input: unknown;
   readonly config: TaskConfig;
-  /** `conversation`: the envelope form with `task_info` and `task_result`. `root`: no envelope, as of Midjourney's own paths. */
+  /**
+   * Form of the record. `conversation`: an envelope with `task_info` and `task_result`. `root`: no envelope, as on Midjourney's
+   * own paths.
+   */
   readonly form: "answer" | "unified" | "conversation" | "root";
   readonly createdAt: number;
   readonly startsAt: number;
-  /** Infinite for one that never ends. */
+  /** End of the task; Infinity if it never ends. */
   readonly endsAt: number;
-  /** Error message; null for a task that completes. */
+  /** Error message of a task that fails; null for a task that completes. */
   readonly failsWith: string | null;
   readonly usageType: string;
   readonly units: number;
@@ -33,7 +36,7 @@ export function wordOf(task: SandboxTask, now: number): TaskWord {
   return now >= task.startsAt ? "processing" : "pending";
 }
 
-/** Builds the record at an instant, in the task's form. */
+/** Builds the task's record at an instant, in the task's form. */
 export function recordOf(task: SandboxTask, now: number): Record<string, unknown> {
   if (task.form === "conversation") return enveloped(conversationData(task, now));
   if (task.form === "root") return rootRecord(task, now);
@@ -41,7 +44,7 @@ export function recordOf(task: SandboxTask, now: number): Record<string, unknown
   return task.form === "unified" ? { timestamp: Math.floor(now / 1000), data } : enveloped(data);
 }
 
-/** Success in the gateway's own interface. */
+/** Wraps data in the gateway's envelope for success. */
 export function enveloped(data: object): Record<string, unknown> {
   return { code: 200, data, message: "success" };
 }
@@ -51,12 +54,12 @@ export function dataOf(task: SandboxTask, now: number): object {
   return task.form === "conversation" ? conversationData(task, now) : unifiedData(task, now);
 }
 
-/** A creation is answered with the unified data in an envelope, whatever the form of the record later. */
+/** Builds the answer to a creation: the unified data in an envelope, even if the record later has another form. */
 export function creationAnswer(task: SandboxTask, now: number): Record<string, unknown> {
   return enveloped(unifiedData(task, now));
 }
 
-/** A creation on a family's own path is answered with the id alone. */
+/** Builds the answer to a creation on a family's own path: only the id. */
 export function takenAnswer(task: SandboxTask, where: "root" | "envelope"): Record<string, unknown> {
   return where === "root" ? { task_id: task.id, status: "success", message: "" } : enveloped({ task_id: task.id });
 }
@@ -85,7 +88,7 @@ function timesOf(task: SandboxTask, now: number) {
   };
 }
 
-/** Consumption counts at the end; until then it is frozen. A failed task returns it unless it used some. */
+/** Returns the frozen and consumed units. Units are frozen until the end. A failed task consumes them only if it is billed. */
 function unitsOf(task: SandboxTask, word: TaskWord) {
   const isOver = word === "completed" || (word === "failed" && task.billed);
   return { frozen: word === "pending" || word === "processing" ? task.units : 0, consume: isOver ? task.units : 0 };

@@ -18,13 +18,13 @@ import {
   type TaskConfig,
 } from "./task-records.ts";
 
-/** Tasks are kept up to this many, the newest. */
+/** Largest number of tasks to keep. The oldest are dropped first. */
 const tasksMax = 10_000;
-/** Default times that a task is pending and running, in milliseconds. */
+/** Default time that a task is pending, in milliseconds. `runMs` is the default time that it runs. */
 const waitMs = 500;
 const runMs = 3_000;
 
-/** Parses a request about tasks; undefined for any other path. */
+/** Parses a request about tasks. Returns undefined for any other path. */
 export function taskPath({ head: { method }, path }: Call): FamilyPath | undefined {
   if (method === "POST" && path === "/api/v1/task") return { ...unified, does: "create", taskId: null };
   const [, taskId] = /^\/api\/v1\/task\/([^/]+)$/.exec(path) ?? [];
@@ -43,7 +43,7 @@ const unified = {
   form: "answer",
 } as const;
 
-/** `/api/v1/task` of all families, and the paths of their own. */
+/** Serves `/api/v1/task` for all families, and the families' own paths. */
 export async function serveTasks(asked: Call, path: FamilyPath): Promise<void> {
   const { options } = asked.shared;
   if (!hasApiKey(asked)) return undefined;
@@ -67,7 +67,7 @@ export async function serveTasks(asked: Call, path: FamilyPath): Promise<void> {
   return sendJson(call, 200, isUnified ? creationAnswer(task, options.now()) : takenAnswer(task, path.answer));
 }
 
-/** `GET /api/open/tasks/histories`: all tasks of the account, the newest first. */
+/** Serves `GET /api/open/tasks/histories`: all tasks of the account, newest first. */
 export function serveHistory(call: Call): void {
   const { tasks, options } = call.shared;
   if (!hasApiKey(call)) return undefined;
@@ -79,7 +79,7 @@ export function serveHistory(call: Call): void {
   return sendJson(call, 200, enveloped({ tasks: shown, total: all.length, page, page_size: size }));
 }
 
-/** `POST /api/ephemeral_resource`: takes a file for a day. */
+/** Serves `POST /api/ephemeral_resource`: accepts a file and returns its address. */
 export function serveUpload(call: Call): void {
   if (!hasApiKey(call)) return undefined;
   const { file_name: name, file_data: data } = parsed(call.seen.body);
@@ -101,12 +101,12 @@ interface Creation {
   readonly config: TaskConfig;
 }
 
-/** Returns the error message as a text. */
+/** Parses a creation. Returns an error message if it is not valid. */
 function readCreation(call: Call, path: FamilyPath, isUnified: boolean): Creation | string {
   if (path.does !== "create") return { model: "", taskType: "", input: {}, config: noConfig };
   try {
     const body = parsed(call.seen.body);
-    // A scenario is named in the model of any creation, also where its path reads none.
+    // The model of every creation may name a scenario, even on a path that does not use the model.
     const model = body[path.modelField ?? "model"] ?? (path.model || undefined);
     const taskType = (path.typeField === undefined ? undefined : body[path.typeField]) ?? (path.taskType || undefined);
     if (typeof model !== "string" || model === "") return "invalid request: model is required";
@@ -146,7 +146,7 @@ function create(
     usageType: scenario["usage-type"] ?? "llm",
     units: numberOf(scenario, "consume") ?? unitsFor(taskType, input),
     cancelledAt: null,
-    // A failed task is billed only if the scenario states what it used.
+    // A failed task is billed only if the scenario states its consumption.
     billed: scenario["task-fails"] === undefined || "consume" in scenario,
   };
   shared.tasks.set(task.id, task);
@@ -164,7 +164,7 @@ function notifyWhenOver({ shared, scenario }: Call, task: SandboxTask): void {
   if ("webhook-never" in scenario) return;
   const { webhooks, options } = shared;
   const { endpoint, secret } = task.config.webhook_config;
-  // Compute the record for that instant: a timer may fire a little early, or late.
+  // Use the planned instant: the timer may fire a little early or late.
   const tell = (at: number) =>
     task.cancelledAt === null ? webhooks.tell({ endpoint, secret }, dataOf(task, at)) : Promise.resolve();
   let begun = Promise.resolve();
@@ -177,7 +177,7 @@ function notifyWhenOver({ shared, scenario }: Call, task: SandboxTask): void {
   });
 }
 
-/** Names the ceiling that one more such task would exceed, in the words of the gateway; null if none. */
+/** Returns the gateway's message about the ceiling that this task would exceed; null if it exceeds none. */
 function ceilingPassed({ shared }: Call, creation: Creation): string | null {
   const now = shared.options.now();
   const running = [...shared.tasks.values()].filter((task) => task.cancelledAt === null && now < task.endsAt);
@@ -188,14 +188,16 @@ function ceilingPassed({ shared }: Call, creation: Creation): string | null {
   );
 }
 
-/** USD 0.05 a second of video, 0.10 for music, 0.02 for all else, in ten millionths. */
+/**
+ * Returns the price of a task, in ten-millionths of a US dollar: USD 0.05 per second of video, 0.10 for music, 0.02 otherwise.
+ */
 function unitsFor(taskType: string, input: unknown): number {
   const duration = Number((input as { duration?: unknown } | null)?.duration ?? 5);
   if (/video/.test(taskType)) return 500_000 * Math.ceil(duration > 0 ? duration : 5);
   return /music/.test(taskType) ? 1_000_000 : 200_000;
 }
 
-/** Bills a task when it ends. */
+/** Adds the task to those that are billed when they end. */
 function billWhenOver(call: Call, task: SandboxTask): void {
   call.shared.unbilled.add(() => {
     if (task.cancelledAt !== null) return true;
@@ -205,7 +207,7 @@ function billWhenOver(call: Call, task: SandboxTask): void {
   });
 }
 
-/** Bills the tasks that have ended by now. */
+/** Bills the tasks that have ended. */
 export function billEndedTasks(unbilled: Set<() => boolean>): void {
   for (const bill of unbilled) if (bill()) unbilled.delete(bill);
 }

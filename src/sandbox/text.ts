@@ -1,7 +1,7 @@
 import { get_encoding, type Tiktoken } from "tiktoken";
 import { pick, type Random } from "./random.ts";
 
-/** Piece of an answer's text with its number of o200k_base tokens. */
+/** Piece of an answer's text, with its number of o200k_base tokens. */
 export interface Piece {
   readonly text: string;
   readonly tokens: number;
@@ -9,8 +9,10 @@ export interface Piece {
 
 type Words = readonly [string, ...string[]];
 
-/* Every entry below is one token of o200k_base and a word of its own to that tokenizer's splitting rule, so that a text
-   made of n of them counts n tokens without being tokenised. Some take several bytes, for cuts within a character. */
+/*
+ * Each entry below is one token of o200k_base, also next to the other entries. So a text of n entries has n tokens and need not
+ * be tokenised. Some entries have characters of several bytes, to test cuts within a character.
+ */
 const opening = words("", "The A Every This One Each Some Our Their Another");
 const determiner = words(" ", "the a every this one each our their another its");
 const adjective = words(
@@ -32,12 +34,12 @@ const verb = words(
 const link = words(" ", "and while because before after until where but so");
 const preposition = words(" ", "near beyond under along behind across beside toward past");
 
-/** Splits a list at its spaces; each word begins with `lead`. */
+/** Splits a list at its spaces. Each word starts with `lead`. */
 function words(lead: "" | " ", list: string): Words {
   return list.split(/\s+/).map((word) => lead + word) as unknown as Words;
 }
 
-/** Prose without end, one token at a time. */
+/** Yields endless prose, one token at a time. */
 export function* prose(random: Random): Generator<Piece, never> {
   const one = (words: Words) => ({ text: pick(random, words), tokens: 1 });
   let paragraph = true;
@@ -63,14 +65,16 @@ export function* prose(random: Random): Generator<Piece, never> {
 
 let encoder: Tiktoken | undefined;
 
-/** The one encoder, built at the first use (about 0.1 s) and never freed. */
+/** Returns the shared encoder. Its first use builds it, which takes about 0.1 s. It is never freed. */
 function o200k(): Tiktoken {
   encoder ??= get_encoding("o200k_base");
   return encoder;
 }
 
-/* The tokenizer takes quadratic time on one long word. Text is cut after a letter or digit that the word does not go on
-   from, which changes no count, and after 1,024 characters wherever that is. */
+/*
+ * The tokenizer takes quadratic time on a long word. Cutting after a letter or digit at the end of a word does not change the
+ * count. Words of more than 1,024 characters are cut anywhere.
+ */
 const safeLength = /[\s\S]{512,1024}?(?<=[\p{L}\p{N}])(?![\p{L}\p{N}\p{M}'’])|[\s\S]{1,1024}/gu;
 
 /** Counts the o200k_base tokens of any text. */
@@ -81,7 +85,7 @@ export function countTokens(text: string): number {
   return total;
 }
 
-/** The text in its tokens, for ASCII text: a token of other text may be half a character. */
+/** Splits ASCII text into its tokens. In other text a token may be half a character. */
 export function tokenPieces(text: string): Piece[] {
   const decoder = new TextDecoder();
   return Array.from(o200k().encode_ordinary(text), (token) => ({

@@ -1,6 +1,6 @@
 import { pause } from "./call.ts";
 
-/** Webhook of a task, as its creation states it. */
+/** Webhook from the creation of a task. */
 export interface Webhook {
   readonly endpoint: string;
   readonly secret: string;
@@ -17,16 +17,19 @@ export interface WebhookOptions {
 
 export interface WebhookTry {
   readonly endpoint: string;
-  /** 1 for the first. */
+  /** Number of the attempt; 1 for the first. */
   readonly number: number;
-  /** Null where no answer came. */
+  /** Status of the answer; null if there was none. */
   readonly status: number | null;
 }
 
 const triesMax = 3;
 const patienceMs = 10_000;
 
-/** Sends events as the gateway does: `{timestamp, data}`, the secret repeated in a header, at most three attempts, no redirects. */
+/**
+ * Sends events as the gateway does: `{timestamp, data}` with the secret in a header. Makes at most three attempts and follows
+ * no redirects.
+ */
 export class Webhooks {
   readonly #options: WebhookOptions;
   readonly #ending = new AbortController();
@@ -37,14 +40,14 @@ export class Webhooks {
     this.#options = options;
   }
 
-  /** Resolves when the event was delivered or abandoned; at once without a webhook. Never rejects. */
+  /** Sends an event. Resolves when it was delivered or abandoned, and at once without a webhook. Never rejects. */
   tell({ endpoint, secret }: Webhook, data: object): Promise<void> {
     if (!URL.canParse(endpoint) || this.#ending.signal.aborted) return Promise.resolve();
     const body = JSON.stringify({ timestamp: Math.floor(this.#options.now() / 1000), data });
     return this.#run(this.#sendUntilAccepted(endpoint, secret, body));
   }
 
-  /** Sends an event later, unless the sender is closed before. */
+  /** Calls `tell` after a delay, unless the sender is stopped before. */
   after(ms: number, tell: () => Promise<void>): void {
     const timer = setTimeout(
       () => {
