@@ -59,7 +59,10 @@ const noCalls: ToolCalls = {};
 
 const previewSearch = "web_search_preview_call";
 
-/** Returns the calls by their fees. An answer does not distinguish calls of the preview search tool, whose fee differs. */
+/**
+ * Counts searches as calls of the preview tool if the request has it. Answers do not distinguish the two, but their fees
+ * differ.
+ */
 function callsOf(stated: ToolCalls = noCalls, asked: HostedTools | null): ToolCalls {
   if (stated["web_search_call"] === undefined || asked?.calls.includes(previewSearch) !== true) return stated;
   const { web_search_call: searches, ...others } = stated;

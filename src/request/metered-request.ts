@@ -291,10 +291,7 @@ function sentBody({ askForUsage }: Endpoint, { body, written, given, additions }
 /** Headers for the maximum that was written into the request. */
 const maximumHeaders = { output_cap: "x-farebox-output-cap", fitted: "x-farebox-fitted" } as const;
 
-/**
- * Returns the refusal for a stream that is cut between its tool calls. A client would otherwise repeat it with the same
- * result.
- */
+/** Returns the refusal for a stream that reached the written maximum. It tells the client why the answer is incomplete. */
 function maximumReached({ tokens, why }: WrittenMaximum): Refusal {
   const whose = why === "fitted" ? "that fits its budget" : "of its output cap";
   return {
@@ -382,7 +379,7 @@ async function bindTask(
   }
 }
 
-/** Methods that create no task. Otherwise a list of the account's tasks would bind all of them to the key that reads it. */
+/** Methods that create no task. Otherwise a list of the account's tasks would charge its reader for all of them. */
 const readingMethods: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS", "DELETE"]);
 
 function mayMakeTask({ mayMakeTasks }: Endpoint, { method }: Exchange): boolean {

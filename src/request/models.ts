@@ -12,7 +12,7 @@ interface ModelDeps {
   readonly clock: Clock;
 }
 
-/** `GET /v1/models`: the catalogue's models that the key may use, in OpenAI's list shape. */
+/** Handles `GET /v1/models`. Lists the catalogue's models that the key may use, in OpenAI's format. */
 export function listModels({ authenticate, catalogue, clock }: ModelDeps): Handler {
   return withKey(authenticate, async (exchange, who) => {
     const models = catalogue()
@@ -23,7 +23,7 @@ export function listModels({ authenticate, catalogue, clock }: ModelDeps): Handl
   });
 }
 
-/** `GET /v1/models/{id}`: by id or alias. */
+/** Handles `GET /v1/models/{id}`. Finds the model by id or alias. */
 export function showModel({ authenticate, catalogue, clock }: ModelDeps): Handler {
   return withKey(authenticate, async (exchange, who) => {
     const name = decodeURIComponent(exchange.path.slice("/v1/models/".length));
@@ -37,7 +37,7 @@ export function showModel({ authenticate, catalogue, clock }: ModelDeps): Handle
   });
 }
 
-/** Not the default, which prices whatever has no price of its own: a name that is in no file is not a model. */
+/** Returns true if a price file names the model. The default price applies to any name, but does not make it a model. */
 function isListed({ id }: CatalogueModel, models: readonly CatalogueModel[]): boolean {
   return models.some((model) => model.id === id);
 }
@@ -46,7 +46,7 @@ function isVisible(who: Authenticated, model: CatalogueModel, name = model.id): 
   return mayUseModel(who, name, model.id);
 }
 
-/** `created` is the day from which its price holds, in Unix seconds: the catalogue knows no other date. */
+/** Returns a model in OpenAI's format. `created` is the first day of its price, because the catalogue has no other date. */
 function modelObject(model: CatalogueModel): object {
   const from = model.price?.version.from;
   return {

@@ -4,18 +4,18 @@ import { invalid } from "../wire/model-request.ts";
 import { withOutputMaximum, type OutputMaximum } from "../wire/endpoint.ts";
 import type { Pricing, Quote } from "./price.ts";
 
-/** A maximum that Farebox wrote into a request, for each choice. */
+/** Maximum that Farebox wrote into a request. It applies to each choice. */
 export interface WrittenMaximum {
   readonly field: string;
   readonly tokens: number;
   readonly why: "output_cap" | "fitted";
 }
 
-/** A request as it is sent: priced by the bytes that leave. */
+/** Request as it is sent. Its quote is for the bytes that are sent. */
 export interface Sending {
   readonly quote: Quote;
   readonly body: Buffer;
-  /** Null where the client's own bytes are sent. */
+  /** Maximum that Farebox wrote; null if the client's own bytes are sent. */
   readonly written: WrittenMaximum | null;
 }
 
@@ -23,16 +23,16 @@ export type Limited =
   | { readonly ok: true; readonly sending: Sending }
   | { readonly ok: false; readonly refusal: Refusal };
 
-/** Inputs for limiting a request. */
+/** Inputs for a limit on a request. */
 export interface LimitParams {
   readonly maximum: OutputMaximum;
   /** The request as the client sent it. */
   readonly given: Sending;
-  /** Prices changed bytes. */
+  /** Prices a changed body. */
   readonly price: (body: Buffer) => Pricing;
 }
 
-/** Lowers what a request may ask for to the cap of its key: what states no maximum, or a larger one, gets one. */
+/** Writes the output cap into a request that states no maximum or a larger one. */
 export function underCap(params: LimitParams, cap: number): Limited {
   const { maximum, given } = params;
   const field = maximumField(given.quote, maximum);
@@ -47,8 +47,8 @@ export function underCap(params: LimitParams, cap: number): Limited {
 }
 
 /**
- * Gives a request without a maximum of its client's one that fits its budget. `sending`: the request as it did not fit.
- * Null where the field is not known, or a cap allows no more anyway.
+ * Writes a maximum that fits the budget into a request whose client states none. `sending`: the request that did not fit.
+ * Returns null if the field is not known, or if a cap already allows no more.
  */
 export function fitted(params: LimitParams, sending: Sending, tokens: number): Sending | null {
   const { maximum, given } = params;
@@ -58,12 +58,12 @@ export function fitted(params: LimitParams, sending: Sending, tokens: number): S
   return limited.ok ? limited.sending : null;
 }
 
-/** Reports whether a request may be fitted: its client states no maximum, and there is none by default. */
+/** Returns true if a request may be fitted: its client states no maximum, and the endpoint has no default. */
 export function mayBeFitted({ maximum, given }: LimitParams): boolean {
   return maximum.absent === null && given.quote.request.size.outputLimit === null;
 }
 
-/** Writes the maximum that an earlier try of the request had. */
+/** Writes a given maximum into a request, such as that of an earlier try. */
 export function rewritten(params: LimitParams, maximum: WrittenMaximum): Limited {
   const { tokens: most, field } = maximum;
   const body = withOutputMaximum(params.given.body, params.maximum, { field, most, unstated: most });
@@ -75,7 +75,7 @@ function written(params: LimitParams, body: Buffer, maximum: WrittenMaximum): Li
   return pricing.ok ? { ok: true, sending: { quote: pricing.quote, body, written: maximum } } : pricing;
 }
 
-/** The field that limits the output of every model that may answer; null where one is not known, or they differ. */
+/** Returns the field that limits the output of every model that may answer. Null if a field is not known or they differ. */
 function maximumField({ models }: Quote, { api }: OutputMaximum): string | null {
   const fields = new Set(models.map(({ model }) => model?.maxOutputField[api]));
   const [field] = fields;
@@ -91,7 +91,7 @@ function fieldUnknown({ models, request }: Quote, { api }: OutputMaximum): Refus
   return invalid("model", `an output cap applies to this key, and ${why}; ask for another model`).refusal;
 }
 
-/** For a path that is not known, and so has no field that an output cap could write. */
+/** Returns the refusal for an unknown path. Farebox knows no field there for the output cap. */
 export function notCapped(model: string): Refusal {
   return invalid(
     "model",
@@ -99,7 +99,7 @@ export function notCapped(model: string): Refusal {
   ).refusal;
 }
 
-/** The output that a hold is for, and what decided it. */
+/** Returns the output that a hold covers, and the reason for that number. */
 export function basisOf({ quote, written: maximum }: Sending, { absent }: OutputMaximum): HoldBasis {
   const { outputTokens, request } = quote;
   return {
@@ -118,7 +118,7 @@ function decider(
   const { outputLimit, unboundedFields } = request.size;
   const [hidden] = unboundedFields;
   if (outputTokens === null) return "request_price";
-  // The name of an unknown field is the client's own text, which is not stored.
+  // The name of an unknown field is text of the client, so it is not stored.
   if (hidden !== undefined) return request.fields.unknown.includes(hidden) ? "unknown_field" : hidden;
   const most = Math.min(...models.flatMap(({ model }) => model?.outputTokensMax ?? []));
   if (outputLimit === null || outputLimit > most) return "model";

@@ -10,10 +10,10 @@ import { notCapped } from "./output-limit.ts";
 import { refuse, withKey, type Handler } from "./handler.ts";
 import { meteredRequest, type RequestSteps } from "./metered-request.ts";
 
-/** Farebox's own paths, and those whose records belong to one key. No method passes through them; the rest of `/v1` does. */
+/** Farebox's own paths, and paths whose records belong to one key. They are never forwarded; other paths under `/v1` are. */
 const blockedPaths = [...ownPaths.filter((path) => path !== "/v1"), "/v1/farebox"];
 
-/** Forwards every gateway path that no other route serves, for every key. */
+/** Returns a handler that forwards gateway paths that no other route serves. */
 export function passAllThrough(steps: RequestSteps, catalogue: () => Catalogue): Handler {
   const pass = meteredRequest(steps, passthrough);
   const isModel = (name: string): boolean => catalogue().findTask(name, null, steps.clock.now()) !== undefined;
@@ -25,14 +25,14 @@ export function passAllThrough(steps: RequestSteps, catalogue: () => Catalogue):
     return refusal === null ? pass(exchange) : refuse(exchange, refusal);
   });
   return async (exchange) => {
-    // Escapes and letter case are ignored, as a careless gateway may read the path.
+    // Ignores escapes and letter case, because a gateway may ignore them too.
     return isBelow(exchange.path, blockedPaths)
       ? refuse(exchange, { code: "not_found", message: "There is no such path here." })
       : passForKey(exchange);
   };
 }
 
-/** Returns the refusal of a request that may name its model outside a JSON body; null for all others. */
+/** Returns a refusal if a request may name its model outside a JSON body; null otherwise. */
 function modelElsewhere(exchange: Exchange, isModel: (name: string) => boolean): Refusal | null {
   const model = modelInPath(exchange.path, isModel);
   if (model !== undefined) return nameInBody(`the path names the model '${model}'`);
@@ -49,10 +49,10 @@ function nameInBody(what: string): Refusal {
     .refusal;
 }
 
-/** A segment after one of these names a model, also one that the catalogue does not know. */
+/** Path segments after which the next segment names a model, even one that the catalogue does not know. */
 const modelFolders = new Set(["model", "models", "engines", "deployments"]);
 
-/** Returns the model that a path names, as in /v1beta/models/gemini-2.5-flash:generateContent; undefined for none. */
+/** Returns the model in a path such as /v1beta/models/gemini-2.5-flash:generateContent; undefined for none. */
 function modelInPath(path: string, isModel: (name: string) => boolean): string | undefined {
   const segments = decodeURIComponent(path).split("/");
   for (const [index, segment] of segments.entries()) {

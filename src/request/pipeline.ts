@@ -17,7 +17,7 @@ import type { Ending, Forwarded, ResponseEnding, UsageRefused } from "./response
 import { settleCharge, type SettleDeps, type SettleParams } from "./settle.ts";
 import type { TaskOwner } from "./task-ownership.ts";
 
-/** Steps that every request with a charge takes. */
+/** Dependencies of every request with a charge. */
 export interface PipelineSteps {
   readonly authenticate: Authenticate;
   readonly limiter: Pick<Limiter, "enter">;
@@ -38,7 +38,7 @@ interface Refused {
   readonly refusal: Refusal;
 }
 
-/** A request that a limit has let in. */
+/** Request that the limits admitted. */
 export interface Admitted {
   readonly who: Authenticated;
   readonly slot: Slot;
@@ -46,34 +46,34 @@ export interface Admitted {
 
 export interface Tagged extends Admitted {
   readonly tags: Readonly<Record<string, string>>;
-  /** Number of earlier tries, as its client states it. */
+  /** Number of earlier tries, as the client states it. */
   readonly retry: number;
 }
 
-/** A price, with the model that it is of; undefined for one that the catalogue does not know. */
+/** Quote with its model; undefined if the catalogue does not know the model. */
 interface Priced {
   readonly model: Pick<CatalogueModel, "id" | "group"> | undefined;
 }
 
-/** A request with a durable hold. */
+/** Request with a durable hold. */
 export interface Covered extends Admitted {
   readonly held: SettleParams["held"];
   readonly quote: Priced;
   readonly stream: boolean;
 }
 
-/** A forwarded request whose answer its client has, or will never get. */
+/** Forwarded request whose client has its answer or will never get one. */
 export type FinallyForwarded = Forwarded<Exclude<ResponseEnding, UsageRefused>>;
 
-/** Differences between kinds of requests. The pipeline calls these in the order in which they are listed. */
+/** Differences between kinds of requests. The pipeline calls the methods in this order. */
 interface RequestKind<Body extends { release(): void }, Request, Quote extends Priced, Own extends Covered> {
-  /** Its name in charges and metrics. */
+  /** Name of the route in charges and metrics. */
   readonly route: string;
-  /** Reads the body once. A refusal of null: its client has left. */
+  /** Reads the body once. The refusal is null if the client has left. */
   readBody(
     exchange: Exchange,
   ): Promise<{ readonly ok: true; readonly body: Body } | { readonly ok: false; readonly refusal: Refusal | null }>;
-  /** Reads what is asked for. */
+  /** Reads the request in the body. */
   read(
     exchange: Exchange,
     who: Authenticated,
@@ -81,22 +81,22 @@ interface RequestKind<Body extends { release(): void }, Request, Quote extends P
   ): Result<"request", Request> | Promise<Result<"request", Request>>;
   /** Prices the worst case, and refuses models that the key may not use. */
   price(request: Request, who: Authenticated, at: number): Result<"quote", Quote> | Promise<Result<"quote", Quote>>;
-  /** Limits the request and holds its worst case: afterwards it has a durable row. */
+  /** Limits the request and holds its worst case. Afterwards the request has a durable row. */
   cover(exchange: Exchange, from: Tagged, quote: Quote, body: Body): Promise<Result<"covered", Own>>;
-  /** Sends it to the gateway and gives its client the answer, or refuses it (`notSent`). */
+  /** Sends the request to the gateway and passes the answer to the client, or refuses the request (`notSent`). */
   forward(exchange: Exchange, covered: Own): Promise<FinallyForwarded>;
-  /** Releases what it used while it was forwarded. */
+  /** Releases resources that the request used while it was forwarded. */
   leave(covered: Own): void;
-  /** Settles the charge after the client has its answer. Never rejects for an answer that cannot be read. */
+  /** Settles the charge after the client has its answer. Does not reject if the answer cannot be read. */
   settle(covered: Own, ended: Ended, end: ChargeEnd): Promise<void>;
 }
 
 type Result<Name extends string, Value> = (Readonly<Record<Name, Value>> & { readonly ok: true }) | Refused;
 
-/** A request whose charge no task ends. */
+/** End of a request whose charge is not settled by a task. */
 export type Ended = Pick<Forwarded<Ending>, "ending" | "terms">;
 
-/** authenticate ─▶ limits ─▶ read body once ─▶ price ─▶ hold ─▶ forward ─▶ meter ─▶ settle */
+/** Runs the steps of a request: authenticate ─▶ limits ─▶ read body once ─▶ price ─▶ hold ─▶ forward ─▶ meter ─▶ settle. */
 export function pipeline<Body extends { release(): void }, Request, Quote extends Priced, Own extends Covered>(
   steps: PipelineSteps,
   kind: RequestKind<Body, Request, Quote, Own>,
@@ -117,7 +117,7 @@ interface Answered {
   readonly settled: Promise<void>;
 }
 
-/** A count of the prompt may need the body until the request is settled. */
+/** Releases the body once the request is settled. Until then a count of the prompt may need it. */
 async function releaseOnceSettled(answered: Promise<Answered>, body: { release(): void }): Promise<void> {
   try {
     const { settled } = await answered;
@@ -145,7 +145,7 @@ async function answerRequest<Body extends { release(): void }, Request, Quote ex
   try {
     forwarded = exchange.clientGone ? notSent("client_left") : await kind.forward(exchange, covered);
   } catch (bug) {
-    // Its hold must not stay pending until the next start.
+    // The request is settled now. Otherwise its hold would be pending until the next start.
     forwarded = unanswered({ kind: "unknown", reason: "internal_error" });
     error = bug;
   }
@@ -159,7 +159,7 @@ async function answerRequest<Body extends { release(): void }, Request, Quote ex
   return { summary, settled: kind.settle(covered, { ending, terms }, endOf(exchange, steps.clock, forwarded)) };
 }
 
-/** Price and hold: afterwards the request has a durable row, or it is refused. */
+/** Prices and holds a request. Afterwards the request has a durable row, or it is refused. */
 async function admit<Body extends { release(): void }, Request, Quote extends Priced, Own extends Covered>(
   steps: PipelineSteps,
   kind: RequestKind<Body, Request, Quote, Own>,
@@ -192,17 +192,17 @@ async function admit<Body extends { release(): void }, Request, Quote extends Pr
   return covering;
 }
 
-/** The end of a request that nothing was answered to. */
+/** Returns the end of a request to which the gateway sent no answer. */
 function unanswered(ending: Ending): FinallyForwarded {
   return { ending, terms: null, gatewayRequestId: null, firstTokenMs: null, overheadMs: null };
 }
 
-/** The end of a request with a hold that is not sent. */
+/** Returns the end of a request that has a hold but is not sent. */
 export function notSent(reason: string): FinallyForwarded {
   return unanswered({ kind: "notSent", reason });
 }
 
-/** Ends the hold, and replaces the reserved tokens by those that were used. */
+/** Settles the hold, and replaces the reserved tokens by the used ones. */
 export function settle(
   steps: SettleDeps,
   { slot, held, quote, who }: Omit<Covered, "stream">,
@@ -213,7 +213,7 @@ export function settle(
   return settleCharge(steps, { held, quote, who, outcome, end });
 }
 
-/** Describes the end of a request now; `forwarded` where the gateway answered. */
+/** Describes the end of a request at the present time. `forwarded` is missing if the request was not forwarded. */
 export function endOf(exchange: Exchange, clock: Clock, forwarded?: Forwarded): ChargeEnd {
   return {
     at: clock.now(),

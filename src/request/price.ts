@@ -24,102 +24,105 @@ import { mergeFindings } from "../wire/findings.ts";
 import type { ModelRequest } from "../wire/model-request.ts";
 import { countPromptText } from "./meter.ts";
 
-/** Growth of the hold of a stream that states no maximum. */
+/** Growth of the hold of a stream. */
 export interface Growth extends Slices {
-  /** The hold for so many output tokens, by the price in force at the admission. */
+  /** Returns the hold for a number of output tokens, by the price in force at the admission. */
   readonly costAt: (outputTokens: number) => PicoUsd;
 }
 
 /** Amount to hold for a request. */
 export interface Reservation {
-  /** All that it can cost; null for a model without a price. */
+  /** Largest possible cost; null for a model without a price. */
   readonly hold: PicoUsd | null;
-  /** Under a hard budget only the first slice is held, and grows. Null where the whole is held from the start. */
+  /** Growth of a hold that covers only the first slice, under a hard budget. Null if the whole cost is held from the start. */
   readonly growth: Growth | null;
 }
 
-/** A reservation for a prompt that was counted. */
+/** Reservation for a prompt that was counted. */
 interface Tightened extends Reservation {
   readonly promptTokens: number;
 }
 
 interface WorstCase extends Reservation {
-  /** Growth of a hold of the whole, for an answer that passes it; null where that could not be seen. */
+  /** Growth for an answer that exceeds a hold of the whole cost; null if that could not be seen. */
   readonly beyond: Growth | null;
-  /** Returns `hold` for so many output tokens; null where the price does not depend on them. */
+  /** Returns `hold` for a number of output tokens. Null if the price does not depend on them. */
   readonly costAt: ((outputTokens: number) => PicoUsd) | null;
   readonly outputTokens: number | null;
 }
 
-/** A model that may answer a request. */
+/** Model that may answer a request. */
 export interface Candidate {
-  /** Name in the request. */
+  /** Name of the model in the request. */
   readonly name: string;
-  /** Undefined for one that the catalogue does not know; its price is that for this request. */
+  /** Model with its price for this request; undefined if the catalogue does not know it. */
   readonly model: CatalogueModel | undefined;
 }
 
-/** The most that a request can cost, by the price in force when it came. */
+/** Largest possible cost of a request, by the price in force when it arrived. */
 export interface Quote extends Reservation {
   readonly request: ModelRequest;
-  /** Every model that the request names, the one that it asks for first; the hold is for the most expensive of them. */
+  /** Every model that the request names, the requested one first. The hold covers the most expensive of them. */
   readonly models: readonly Candidate[];
-  /** Time of the admission, and so of the charge, in milliseconds since 1970 UTC. */
+  /** Time of the admission and of the charge, in milliseconds since 1970 UTC. */
   readonly at: number;
-  /** Undefined for a model that the catalogue does not know. */
+  /** Requested model; undefined if the catalogue does not know it. */
   readonly model: CatalogueModel | undefined;
-  /** The most prompt tokens, without tokenising. */
+  /** Largest possible number of prompt tokens, without tokenising. */
   readonly promptTokens: number;
-  /** Fields whose cost nothing bounds at the price of each model that is named. */
+  /** Fields whose cost has no bound under the price of at least one named model. */
   readonly unboundedFields: readonly string[];
-  /** False where it could cost more than `hold`. */
+  /** False if the request could cost more than `hold`. */
   readonly bounded: boolean;
-  /** The calls of hosted tools that the hold is for, where the request does not state them itself; null where there is nothing to state. */
+  /** Calls of hosted tools that the hold covers and the request does not state; null if nothing is to be stated. */
   readonly toolCalls: number | null;
-  /** Growth of the hold for output beyond `outputTokens`; null where that could not be seen. */
+  /** Growth of the hold for output beyond `outputTokens`; null if such output could not be seen. */
   readonly beyond: Growth | null;
-  /** The output tokens of all choices that `hold` covers; null where the price does not depend on them. */
+  /** Output tokens of all choices that `hold` covers; null if the price does not depend on them. */
   readonly outputTokens: number | null;
-  /** The prices in force at the admission. */
+  /** Prices in force at the admission. */
   readonly catalogue: Catalogue;
 }
 
 export type Pricing = { readonly ok: true; readonly quote: Quote } | { readonly ok: false; readonly refusal: Refusal };
 
 export interface Pricer {
-  /** The worst case from the length of the body, without tokenising it. */
+  /** Returns the worst case by the length of the body, without tokenising it. */
   quote(request: ModelRequest, at: number): Pricing;
-  /** The prompt counted, with what may surround it; undefined where it cannot be counted. */
+  /** Counts the prompt tokens, including a bound for its template and media. Returns undefined if they cannot be counted. */
   countPrompt(quote: Quote, body: Buffer): Promise<number | undefined>;
   /**
-   * The maximum for each choice that lets a text request without one fit into what the tightest budget has left; null where a
-   * truncated answer would be worthless, or nothing bounds the output.
+   * Returns a maximum for each choice that lets a text request without one fit into `room`, the room of the tightest budget.
+   * Returns null if a truncated answer would be worthless, or if a maximum does not bound the cost.
    */
   fit(quote: Quote, room: bigint): number | null;
   /**
-   * The largest maximum for each choice that fits into `room`, with the prompt counted where it can be; null where a maximum would
-   * not bound the cost. `counted`: the prompt's tokens where they are known.
+   * Returns the largest maximum for each choice that fits into `room`. Counts the prompt if possible. Returns null if a maximum
+   * does not bound the cost. `counted`: tokens of the prompt, if they are known.
    */
   affordable(quote: Quote, body: Buffer, room: bigint, counted?: number): Promise<number | null>;
-  /** A tighter worst case from a count of the prompt; undefined where none can be given, or none that fits into `room`. */
+  /**
+   * Returns a tighter worst case by a count of the prompt. Undefined if the prompt cannot be counted or no count would fit
+   * into `room`.
+   */
   tighten(quote: Quote, body: Buffer, room: bigint): Promise<Tightened | undefined>;
 }
 
-/** The step that prices a request before it is sent. */
+/** Creates a pricer, which prices requests before they are sent. */
 export function createPricer(deps: {
   readonly catalogue: () => Catalogue;
   readonly tokens: TokenCounter;
   readonly unpriced: "record" | "refuse";
-  /** Output tokens that a stream without a stated maximum holds at first and grows by, for each choice. */
+  /** Output tokens of a slice for each choice. A stream without a stated maximum holds one slice at first. */
   readonly sliceTokens: number;
-  /** Calls of hosted tools that are held for, and written into requests that state no maximum; 0 refuses them. */
+  /** Calls of hosted tools that are held and written into requests that state no maximum; 0 refuses such requests. */
   readonly toolCalls: number;
-  /** The least maximum that a request with tools is fitted to; null where none is fitted. */
+  /** Least maximum to which a request with tools is fitted; null if no request is fitted. */
   readonly fitTokensMin: number | null;
 }): Pricer {
   const { sliceTokens, toolCalls, fitTokensMin } = deps;
   const terms: HoldTerms = { sliceTokens, toolCalls };
-  /** Returns the models that a request names in addition to the one that it asks for. */
+  /** Returns the models that a request names in addition to the requested one. */
   const others = ({ model, fields }: ModelRequest, at: number, catalogue: Catalogue): Named[] => {
     const stated = fields.models.map((name) => ({ name, model: catalogue.find(name, at), isStated: true }));
     const mentioned = fields.mentions.flatMap((name) => {
@@ -202,7 +205,7 @@ export function createPricer(deps: {
 
     async affordable(quote, body, room, counted) {
       const byBytes = affordableOf(quote, room, terms);
-      // The count holds for one tokenizer only, and no count exceeds this.
+      // A count applies to one tokenizer only, so several models use the bound by bytes.
       if (byBytes === null || quote.models.length > 1) return byBytes;
       if (counted === undefined && affordableOf(quote, room, terms, 0) === byBytes) return byBytes;
       const prompt = counted ?? (await countPrompt(quote, body));
@@ -211,7 +214,7 @@ export function createPricer(deps: {
 
     async tighten(quote, body, room) {
       const { request, model, models } = quote;
-      // The count holds for one tokenizer only.
+      // A count applies to one tokenizer only.
       if (model === undefined || models.length > 1) return undefined;
       const withoutPrompt = firstHold(reservationFor(request, model, 0, terms));
       if (withoutPrompt === null || withoutPrompt > room) return undefined;
@@ -243,7 +246,10 @@ const unpricedHold: WorstCase = { hold: null, growth: null, beyond: null, costAt
 /** Bytes that a maximum adds to a request: `"max_completion_tokens":100000000,`. */
 const memberBytes = 40;
 
-/** `counted`: the tokens of the prompt, of the only model; by default they are bounded by their bytes. */
+/**
+ * Returns the largest affordable maximum. `counted`: prompt tokens for the only model; by default, the bound by bytes is
+ * used.
+ */
 function affordableOf(quote: Quote, room: bigint, terms: HoldTerms, counted?: number): number | null {
   const { request, model, models, bounded } = quote;
   if (
@@ -263,12 +269,12 @@ function affordableOf(quote: Quote, room: bigint, terms: HoldTerms, counted?: nu
   return Math.floor(tokensCovered(room as PicoUsd, costAt, outputMost(quote) * size.choices) / size.choices);
 }
 
-/** The most that every model of the request writes for one choice. */
+/** Returns the largest number of output tokens for one choice that every model of the request can write. */
 function outputMost({ models }: Quote): number {
   return Math.min(...models.flatMap(({ model }) => model?.outputTokensMax ?? []));
 }
 
-/** Returns the request's unbounded fields, and the calls of hosted tools to write into it. */
+/** Returns the request's unbounded fields, and the number of hosted tool calls to write into it. */
 function boundsOf(
   request: ModelRequest,
   named: readonly Named[],
@@ -281,7 +287,7 @@ function boundsOf(
   return { unboundedFields: [...new Set([...request.unboundedFields, ...fields])], toolCalls: unstated[0] ?? null };
 }
 
-/** Returns the terms that a model's price does not bound, and the bound of its hosted tools; null for none. */
+/** Returns the terms that a model's price does not bound, and the bound of its hosted tools. `tools` is null for none. */
 function termsUnder(
   { terms = plainTerms }: ModelRequest,
   { price, obeysMaxToolCalls }: CatalogueModel,
@@ -296,7 +302,7 @@ function termsUnder(
 }
 
 interface Named extends Candidate {
-  /** True where a field for models names it, not only an unknown field. */
+  /** True if a field for models names the model, not only an unknown field. */
   readonly isStated: boolean;
 }
 
@@ -318,21 +324,24 @@ function withUnpricedHour(request: ModelRequest): ModelRequest {
   };
 }
 
-/** A name as gateways write it: in any case, after its provider, before a variant ("openai/gpt-4o:nitro"). */
+/** Returns the spellings of a model's name without upper case, provider and variant, as in "openai/gpt-4o:nitro". */
 function spellingsOf(name: string): string[] {
   const lower = name.toLowerCase();
   const bare = lower.slice(lower.lastIndexOf("/") + 1);
   return [name, lower, bare, bare.replace(/:.*$/s, "")];
 }
 
-/** The first of each name. */
+/** Returns the first model with each name. */
 function uniqueNames(named: readonly Named[]): Named[] {
   const byName = new Map<string, Named>();
   for (const one of named) if (!byName.has(one.name)) byName.set(one.name, one);
   return [...byName.values()];
 }
 
-/** The model with what its price is for this request: none where it is for images alone, and one for all pieces. */
+/**
+ * Returns the model with its price for this request. Removes a price for images only; multiplies a price per request by the
+ * pieces.
+ */
 export function pricedFor(
   { pieces, isUnpriced }: ModelRequest,
   model: CatalogueModel | undefined,
@@ -345,10 +354,10 @@ export function pricedFor(
   return { ...model, price: { id: contentId(canonical), canonical, version } };
 }
 
-/** Template tokens that the published count of a message does not cover on every model. */
+/** Template tokens for each message that the published count does not include on every model. */
 const templateSlackTokens = 5;
 
-/** Removes tools and schemas, which their bytes bound; the text around the tools still counts. */
+/** Removes tools and schemas, because their bytes are a bound. One empty tool remains, to count the text around tools. */
 function withoutTools(prompt: Extract<PromptText, { kind: "chat" }>): PromptText {
   const { tools } = prompt.chat;
   return { ...prompt, chat: { ...prompt.chat, tools: tools.length > 0 ? [noTool] : [], schema: null } };
@@ -356,12 +365,12 @@ function withoutTools(prompt: Extract<PromptText, { kind: "chat" }>): PromptText
 
 const noTool = { type: "function", function: { name: "" } };
 
-/** Returns the amount that a hard budget must have room for at the admission. */
+/** Returns the amount for which a hard budget must have room at the admission. */
 export function firstHold({ hold, growth }: Reservation): PicoUsd | null {
   return growth === null ? hold : growth.costAt(growth.sliceTokens);
 }
 
-/** Returns the worst case of the most expensive model. With several models the whole is held: their streams are counted differently. */
+/** Returns the worst case of the most expensive model. Several models have no growth, because their tokenizers differ. */
 function reservationForAll(request: ModelRequest, named: readonly Candidate[], terms: HoldTerms): WorstCase {
   const each = named.flatMap(({ model }) =>
     model?.price == null ? [] : reservationFor(request, model, promptBound(request.size, model), terms),
@@ -405,7 +414,7 @@ function reservationFor(
   const slices = { sliceTokens: sliceTokens * size.choices, outputTokensMax };
   const hold = costAt(outputTokensMax);
   if (version.perRequest !== null) return { ...unpricedHold, hold };
-  // What is written between the calls of hosted tools is not all seen.
+  // Not all output between the calls of hosted tools is seen.
   const isSeen = tools === null && request.stream && isPlainText(request);
   const grows = isSeen && isLive(request, model) && slices.sliceTokens < outputTokensMax;
   const growth = grows ? { ...slices, costAt } : null;
@@ -414,7 +423,7 @@ function reservationFor(
   return { hold, growth, beyond, costAt, outputTokens: outputTokensMax };
 }
 
-/** Reports whether output without a stated maximum is seen while it is made: the model hides none and is not marked. */
+/** Returns true if output without a stated maximum is seen while it is written: the model hides none and is not marked. */
 function isLive(request: ModelRequest, model: CatalogueModel): boolean {
   return (
     model.streams === "live" &&
@@ -425,12 +434,12 @@ function isLive(request: ModelRequest, model: CatalogueModel): boolean {
   );
 }
 
-/** Reports whether it predicts its answer: rejected predictions are billed, and not seen. */
+/** Returns true if the request predicts its answer. Rejected predictions are billed but not seen. */
 function isPredicted({ size }: ModelRequest): boolean {
   return size.predictedBytes !== undefined;
 }
 
-/** Reports whether the answer is text alone, which a maximum would bound. */
+/** Returns true if the answer is only text, which a maximum would bound. */
 function isPlainText({ classes, isUnseen, size }: ModelRequest): boolean {
   const isText = classes.completion.every((name) => name === "output" || name === "reasoning");
   return isText && isUnseen !== true && size.unboundedFields.length === 0;

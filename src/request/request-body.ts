@@ -6,16 +6,16 @@ import type { ModelRequestResult } from "../wire/model-request.ts";
 import { boundaryOf, FormScanner } from "../wire/multipart.ts";
 import { Upload } from "./upload.ts";
 
-/** A request's body: held whole, or a form that is read as it passes. */
+/** Body of a request. It is held whole, or read while it is passed on. */
 export interface RequestBody {
-  /** Bytes that have been read: all of it, or the first ones of a form. */
+  /** Bytes that have been read: the whole body, or its first bytes if it is passed on. */
   readonly seen: Buffer;
   /** Body to send. */
   readonly sent: Buffer | Upload | undefined;
   read(): ModelRequestResult;
-  /** Called once the request is held for; says which parts may still come. */
+  /** Sets which parts may still arrive. Callers use it once the hold is placed. */
   seal(seal: FormSeal): void;
-  /** Unknown parts that came after that. */
+  /** Names of unknown parts that arrived after `seal`. */
   readonly lateUnknown: readonly string[];
   /** Frees its memory. */
   release(): void;
@@ -26,7 +26,7 @@ type RequestBodyResult =
   /** `refusal` is null when the client left meanwhile. */
   | { readonly ok: false; readonly refusal: Refusal | null };
 
-/** Reads a body once and whole; of a form with files, only as much as its price needs. */
+/** Reads a body once. Reads only as much of a form with files as its price needs. */
 export async function readRequestBody(exchange: Exchange, endpoint: Endpoint): Promise<RequestBodyResult> {
   const contentType = exchange.header("content-type") ?? "";
   if (endpoint.form !== null && /^multipart\//i.test(contentType))

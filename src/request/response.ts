@@ -7,25 +7,25 @@ import type { AnswerTerms } from "../wire/model-answer.ts";
 import type { Written } from "../wire/output-walk.ts";
 import type { Pace } from "./stream-watch.ts";
 
-/** The end of a forwarded request, in bytes and statuses; the meter makes an outcome of it. */
+/** End of a forwarded request, in bytes and statuses. The meter derives an outcome from it. */
 export type Ending =
-  /** Nothing of it reached the gateway. */
+  /** No complete request reached the gateway. */
   | { readonly kind: "notSent"; readonly reason: string }
   /** The gateway answered with a status other than success. */
   | { readonly kind: "status"; readonly status: number }
-  /** The answer is whole. `ranMs` from sending to its end. */
+  /** The answer is complete. `ranMs`: milliseconds from sending to its end. */
   | ({ readonly kind: "whole"; readonly ranMs: number } & Answered)
-  /** A stream broke off after the gateway had it. `ranMs` from sending to the break. */
+  /** A stream broke off after the request was sent. `ranMs`: milliseconds from sending to the break. */
   | ({ readonly kind: "cut"; readonly reason: string; readonly ranMs: number } & Answered)
-  /** The answer itself says how the charge ends. */
+  /** The answer itself states the outcome of the charge. */
   | { readonly kind: "judged"; readonly outcome: Outcome }
-  /** Sent, with an unknown result. `unreadBytes`: of an answer that cannot be read. */
+  /** The request was sent, but its result is not known. `unreadBytes`: size of an answer that cannot be read. */
   | { readonly kind: "unknown"; readonly reason: string; readonly unreadBytes?: number };
 
-/** `task`: the answer names a task that it made, which ends the charge. */
+/** End of an answer. `task`: the answer names a new task, which settles the charge. */
 export type ResponseEnding = Ending | { readonly kind: "task" } | UsageRefused;
 
-/** The gateway refused the usage that was asked for. The client has no answer yet. */
+/** The gateway refused the request because Farebox asked for stream usage. The client has no answer yet. */
 export interface UsageRefused {
   readonly kind: "usageRefused";
   readonly status: number;
@@ -40,15 +40,15 @@ export function writtenIn({ usage, texts, uncountable }: Answered): Answered {
   return { usage, texts, ...(uncountable && { uncountable }) };
 }
 
-/** A forwarded request, with facts for its row. */
+/** Forwarded request, with data for its charge. */
 export interface Forwarded<How extends ResponseEnding = ResponseEnding> {
   readonly ending: How;
-  /** Terms that the answer states next to its content; null for none. */
+  /** Terms that the answer states in addition to its content; null for none. */
   readonly terms: AnswerTerms | null;
   readonly gatewayRequestId: string | null;
-  /** From arrival to the first byte of the answer's body; null when there was none. Milliseconds. */
+  /** Time from arrival to the first byte of the answer's body, in milliseconds; null if there was none. */
   readonly firstTokenMs: number | null;
-  /** From arrival to sending to the gateway; null where nothing was sent. Milliseconds. */
+  /** Time from arrival to the call to the gateway, in milliseconds; null if nothing was sent. */
   readonly overheadMs: number | null;
 }
 
@@ -56,51 +56,51 @@ export interface Forwarded<How extends ResponseEnding = ResponseEnding> {
 export interface ResponseDeps {
   readonly exchange: Exchange;
   readonly head: GatewayHead;
-  /** The gateway's headers that the client gets. */
+  /** Headers that the client gets. */
   readonly headers: HeaderList;
   /** Stops and resumes reading from the gateway, for a slow client. */
   readonly pace: Pace;
   /** Milliseconds since the request was sent. */
   ranMs(): number;
-  /** Receives terms that the answer states next to its content; null for none. */
+  /** Receives the terms that the answer states in addition to its content; null for none. */
   stated(terms: AnswerTerms | null): void;
 }
 
-/** Changes a whole answer for its client. The same bytes where there is nothing to change. */
+/** Changes a complete answer for its client. Returns the same object if there is nothing to change. */
 export type Shown = (bytes: Buffer) => Buffer;
 
 export const unchangedAnswer: Shown = (bytes) => bytes;
 
-/** Decision on a whole answer before its client sees it. */
+/** Decision on a complete answer before its client gets it. */
 export interface Verdict {
   readonly ending: ResponseEnding;
-  /** Null where the client gets nothing of the answer: it has a refusal, or will have another answer. */
+  /** Changes to the answer. Null if the client does not get it, because it gets a refusal or another answer. */
   readonly show: Shown | null;
 }
 
-/** Refuses an answer that its client must not see. */
+/** Sends a refusal instead of an answer that the client must not get. */
 export function withhold(exchange: Exchange, refusal: Refusal, ending: ResponseEnding): Verdict {
   if (!exchange.clientGone) exchange.refuse(refusal);
   return { ending, show: null };
 }
 
-/** Passes bytes to the client; a slow one stops the reading from the gateway until it has taken them. */
+/** Passes bytes to the client. If the client is slow, pauses reading from the gateway until it has accepted them. */
 export function passOn({ exchange, pace }: ResponseDeps, bytes: Buffer): void {
   if (exchange.clientGone || exchange.write(bytes)) return;
   pace.pause();
   exchange.onDrain(() => pace.resume());
 }
 
-/** Treatment of an answer by its kind: held until whole, or passed as it arrives. */
+/** Treatment of an answer. It is held until it is complete, or passed on as it arrives. */
 export interface ResponseMode {
   chunk(bytes: Buffer): void;
-  /** The answer is complete by its framing. */
+  /** Ends an answer that is complete by its framing. */
   end(): Promise<ResponseEnding> | ResponseEnding;
-  /** The answer broke off. Also ends the client's answer. */
+  /** Ends an answer that broke off, also for the client. */
   broken(reason: string, refusal: Refusal): Promise<Ending> | Ending;
 }
 
-/** Passes sound, images and other media unread: each chunk leaves in the tick in which it arrived. */
+/** Passes sound, images and other media on without reading them. Sends each chunk in the tick in which it arrived. */
 export class PassthroughResponse implements ResponseMode {
   readonly #deps: ResponseDeps;
 
