@@ -1,9 +1,9 @@
-/** Kind of an IP address. `reserved`: no single machine is there, or it is not known which. */
+/** Kind of an IP address. `reserved`: the address belongs to no single machine, or it is unknown to which. */
 export type AddressKind = "public" | "loopback" | "private" | "link_local" | "metadata" | "reserved";
 
 /**
- * Rule by who chose the address. `administrator`: a setting, so the own network is allowed. `strict`: someone who could
- * make Farebox reach machines that only Farebox can reach.
+ * Rule for an address, depending on who chose it. `administrator`: it comes from a setting, so the local network is
+ * allowed. `strict`: it comes from someone who might use Farebox to reach machines that only Farebox can reach.
  */
 export type AddressRule = "administrator" | "strict";
 
@@ -12,22 +12,22 @@ const allowed: Readonly<Record<AddressRule, readonly AddressKind[]>> = {
   strict: ["public"],
 };
 
-/** Reports that a message may be sent to this IP address. Any other text is refused. */
+/** Returns true if Farebox may send a message to this IP address; false for any other text. */
 export function isAllowed(address: string, rule: AddressRule): boolean {
   const kind = addressKind(address);
   return kind !== undefined && allowed[rule].includes(kind);
 }
 
 /**
- * Reports that a scheme ("https:") may be used to an address: plain text only within this machine, and never under
- * `strict`.
+ * Returns true if a scheme ("https:") may be used with an address. Unencrypted traffic is allowed only within this
+ * machine, and never under `strict`.
  */
 export function isSchemeAllowed(scheme: string, address: string, rule: AddressRule): boolean {
   if (scheme === "https:") return true;
   return scheme === "http:" && rule === "administrator" && addressKind(address) === "loopback";
 }
 
-/** The kind of an IPv4 or IPv6 address; undefined for any other text. */
+/** Returns the kind of an IPv4 or IPv6 address; undefined for any other text. */
 export function addressKind(text: string): AddressKind | undefined {
   const address = parseIp(text);
   return address === undefined ? undefined : kindOf(address);
@@ -40,7 +40,10 @@ function kindOf(address: Ip): AddressKind {
   return inside === "public" ? carrier.ofPublic : inside;
 }
 
-/** IPv4 is public where no range says otherwise; of IPv6 only the global unicast space that IANA has given out. */
+/**
+ * Returns the kind of an address in no listed range. IPv4 is then public. IPv6 is public only in the global unicast
+ * space that IANA has allocated.
+ */
 function elsewhere(address: Ip): AddressKind {
   return address.bits === 32 || contains(globalUnicast, address) ? "public" : "reserved";
 }
@@ -55,9 +58,10 @@ interface Range extends Ip {
 }
 
 /**
- * The first range that holds an address gives its kind. Cloud metadata addresses come before the ranges around them; the rest
- * are IANA's special-purpose registries, with the anycast prefixes that they call reachable: the nearest instance of those
- * (AS112, AMT, PCP, TURN) may be in the own network, and no webhook receiver is there.
+ * The first range that contains an address decides its kind. Cloud metadata addresses come before the ranges that
+ * contain them. The other ranges are IANA's special-purpose registries. They include the anycast prefixes (AS112,
+ * AMT, PCP, TURN) that IANA calls reachable: the nearest instance may be in the local network, and no webhook
+ * receiver uses them.
  */
 const ranges: readonly { readonly kind: AddressKind; readonly range: Range }[] = (
   [
@@ -71,7 +75,7 @@ const ranges: readonly { readonly kind: AddressKind; readonly range: Range }[] =
     ["link_local", "169.254.0.0/16 fe80::/10"],
     ["reserved", "0.0.0.0/8 192.0.0.0/24 192.0.2.0/24 192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.175.48.0/24"],
     ["reserved", "198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/3"],
-    // Inside the global unicast space: 2001::/23 holds Teredo, benchmarking, ORCHID and the other protocol assignments.
+    // Inside the global unicast space. 2001::/23 contains Teredo, benchmarking, ORCHID and other protocol assignments.
     ["reserved", "2001::/23 2001:db8::/32 2620:4f:8000::/48 3fff::/20"],
   ] as const
 ).flatMap(([kind, list]) => list.split(" ").map((text) => ({ kind, range: parseRange(text) })));
@@ -79,8 +83,8 @@ const ranges: readonly { readonly kind: AddressKind; readonly range: Range }[] =
 const globalUnicast = parseRange("2000::/3");
 
 /**
- * IPv6 ranges that lead to an IPv4 address in the lowest 32 bits above `shift`. Only NAT64 leads to a public one: DNS64
- * answers with it for every name in a network without IPv4. IPv4-mapped and 6to4 addresses are never public.
+ * IPv6 ranges that contain an IPv4 address in the 32 bits above `shift`. Only NAT64 leads to a public one: in a
+ * network without IPv4, DNS64 answers with it for every name. IPv4-mapped and 6to4 addresses are never public.
  */
 const carriers: readonly { readonly range: Range; readonly shift: bigint; readonly ofPublic: AddressKind }[] = [
   { range: parseRange("64:ff9b::/96"), shift: 0n, ofPublic: "public" },
@@ -109,7 +113,10 @@ function asIp(bits: Ip["bits"], value: bigint | undefined): Ip | undefined {
   return value === undefined ? undefined : { bits, value };
 }
 
-/** Parses four plain decimal bytes. Other forms (octal, hexadecimal, fewer parts) are left to resolvers. */
+/**
+ * Parses four plain decimal bytes. Other forms (octal, hexadecimal, fewer parts) are not parsed; resolvers handle
+ * them.
+ */
 function parseV4(text: string): bigint | undefined {
   const match = /^(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})$/.exec(text);
   const bytes = match?.slice(1).map(BigInt);

@@ -11,20 +11,21 @@ export const alertTypes = [
 ] as const;
 export type AlertType = (typeof alertTypes)[number];
 
-/** An alert, with the figures at the instant at which its cause was found. */
+/** An alert, with the figures at the time when its cause was found. */
 export type Alert = AlertIdentity & AlertDetails;
 
 interface AlertIdentity {
-  /** Equal for the same alert: one window and one threshold. */
+  /** Identifies an alert: one window and one threshold have the same key. */
   readonly dedupeKey: string;
-  /** End of the window: the same key cannot occur after it. Null for a window that never ends. */
+  /** End of the window, after which the same key cannot occur; null if the window never ends. */
   readonly keyUntil: number | null;
 }
 
 export type AlertDetails =
   | { readonly type: "budget_warning"; readonly window: BudgetWindow; readonly percent: number }
   /**
-   * `reached`: spent + held is at the limit; for a soft budget, spent is above it. `refused`: a request did not fit.
+   * `reached`: spent + held is at or above the limit; for a soft budget, spent is above it. `refused`: a request did
+   * not fit.
    */
   | { readonly type: "budget_exhausted"; readonly window: BudgetWindow; readonly cause: "reached" }
   | {
@@ -41,12 +42,13 @@ export type AlertDetails =
       readonly hoursMin: number;
     }
   /**
-   * `difference`: amount the gateway billed beyond the ledger. `unexplained`: the part of it beyond the uncertainty.
+   * `difference`: amount that the gateway billed beyond the ledger. `unexplained`: the part of `difference` that
+   * exceeds the uncertainty.
    */
   | { readonly type: "reconciliation_drift"; readonly difference: PicoUsd; readonly unexplained: PicoUsd }
   | { readonly type: "charges_unsettled"; readonly count: number; readonly oldestAt: number; readonly ageMs: number };
 
-/** Returns the alerts that budget windows give cause for. A changed limit is another threshold. */
+/** Returns the alerts that are due for budget windows. A changed limit counts as another threshold. */
 export function budgetAlerts(windows: readonly BudgetWindow[]): Alert[] {
   return windows.flatMap((window) => {
     const { warnPercent, limit } = window.budget;
@@ -65,13 +67,17 @@ export function budgetAlerts(windows: readonly BudgetWindow[]): Alert[] {
   });
 }
 
-/** Reports that a window has an alert that was not sent yet. `wasTold` looks up the key of a sent alert. */
+/**
+ * Returns true if a window has an alert that has not been sent yet. `wasTold` returns true for the key of a sent
+ * alert.
+ */
 export function isAlertDue(window: BudgetWindow, wasTold: (dedupeKey: string) => boolean): boolean {
   return budgetAlerts([window]).some(({ dedupeKey }) => !wasTold(dedupeKey));
 }
 
 /**
- * Returns alerts for requests that would not fit even if nothing else ran. A request that only had to wait is no cause.
+ * Returns alerts for requests that would not fit even if no other request were in flight. Requests that only had to
+ * wait cause no alert.
  */
 export function refusalAlerts(shortages: readonly Shortage[]): Alert[] {
   return shortages
@@ -98,12 +104,12 @@ function reached(window: BudgetWindow): Alert {
   };
 }
 
-/** Only spent counts, not held: a hold is the worst case. */
+/** Only spent counts, because a hold is a worst case. */
 function isAtWarning({ budget, spent }: BudgetWindow, percent: number): boolean {
   return spent > 0n && spent * 100n >= budget.limit * BigInt(percent);
 }
 
-/** Holds can fill a hard budget. A soft budget admits them, so only spent counts. */
+/** Holds count toward a hard limit. A soft budget admits requests beyond its limit, so only spent counts. */
 function isAtLimit({ budget, spent, held }: BudgetWindow): boolean {
   if (budget.mode === "soft") return spent > budget.limit;
   return spent + held > 0n && spent + held >= budget.limit;
@@ -113,12 +119,15 @@ function identityOf({ budget, subject, start, end }: BudgetWindow, threshold: st
   return { dedupeKey: `budget ${budget.id} ${subject} from ${start}: ${threshold}`, keyUntil: end };
 }
 
-/** A day of checks: an alert that stays due is sent once each day. */
+/** Day on which the checks run. An alert that stays due is sent once a day. */
 export interface Day extends Span {
   readonly end: number;
 }
 
-/** `floor`, `hoursMin`: null to send no such alert. `burnPerHour`: cost of an hour at the current rate. */
+/**
+ * Returns the alerts for a low balance. A null `floor` or `hoursMin` disables its alert. `burnPerHour` is the cost of
+ * an hour at the current rate.
+ */
 export function balanceAlerts(
   { balance, burnPerHour }: { readonly balance: PicoUsd; readonly burnPerHour: PicoUsd },
   { floor, hoursMin }: { readonly floor: PicoUsd | null; readonly hoursMin: number | null },
@@ -135,7 +144,10 @@ export function balanceAlerts(
   return [...low, ...soon];
 }
 
-/** `unexplained` is 0 while ledger and gateway agree within the uncertainty. */
+/**
+ * Returns an alert if the difference is not fully explained. `unexplained` is 0 while ledger and gateway agree within
+ * the uncertainty.
+ */
 export function driftAlerts(
   { difference, unexplained }: { readonly difference: PicoUsd; readonly unexplained: PicoUsd },
   day: Day,
@@ -145,7 +157,9 @@ export function driftAlerts(
     : [];
 }
 
-/** `admittedAt`: admission times of the holds that are older than `ageMs`. */
+/**
+ * Returns an alert for old holds. `admittedAt` contains the admission times of the holds that are older than `ageMs`.
+ */
 export function unsettledAlerts(admittedAt: readonly number[], ageMs: number, day: Day): Alert[] {
   if (admittedAt.length === 0) return [];
   return [

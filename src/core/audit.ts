@@ -4,9 +4,9 @@ import { isoTime, isoTimeOrNull } from "./time.ts";
 import { formatUsd, noMoney, type PicoUsd } from "./money.ts";
 
 /**
- * Audit entries: one for each change to keys, teams, budgets, admins or charges. The store writes an entry in the
- * transaction of the change, and never changes or deletes it. An entry shows only the fields named here, so a digest
- * cannot get in.
+ * Each change to keys, teams, budgets, admins or charges has an audit entry. The store writes it in the transaction
+ * of the change, and never changes or deletes it. An entry contains only the fields named here, so that it cannot
+ * expose a digest.
  */
 
 export type AuditAction =
@@ -25,12 +25,15 @@ export type AuditAction =
   | "proxies.end"
   | "sessions.create";
 
-/** Returns the audit name of the operating system's user, for changes from the command line. No admin can have it. */
+/**
+ * Returns the audit name for changes that a user of the operating system makes from the command line. No admin can
+ * have this name.
+ */
 export function operatingSystemUser(name: string): string {
   return `os:${name}`;
 }
 
-/** JSON fields that an entry shows of an object. */
+/** Fields of an object that an entry shows, as JSON. */
 export type AuditDetails = Readonly<Record<string, unknown>>;
 
 export interface NewAuditEntry {
@@ -40,7 +43,7 @@ export interface NewAuditEntry {
   readonly by: string;
   readonly action: AuditAction;
   /**
-   * Object of the change: `key:NAME`, `team:NAME`, `budget:SCOPE/PERIOD`, `charge:ID`, `admin:NAME`, `proxy:NAME`,
+   * The changed object: `key:NAME`, `team:NAME`, `budget:SCOPE/PERIOD`, `charge:ID`, `admin:NAME`, `proxy:NAME` or
    * `session:ID`.
    */
   readonly object: string;
@@ -55,7 +58,7 @@ export interface AuditEntry extends NewAuditEntry {
   readonly id: number;
 }
 
-/** Reports that an entry shows a difference; a change without one is not recorded. */
+/** Returns true if an entry shows a difference. Changes without a difference are not recorded. */
 export function changesAnything({ before, after }: NewAuditEntry): boolean {
   return JSON.stringify(before) !== JSON.stringify(after);
 }
@@ -64,7 +67,7 @@ export function keyObject(key: Pick<Key, "name">): string {
   return `key:${key.name}`;
 }
 
-/** Returns the fields of a key that its readers may see: never its digest. */
+/** Returns the fields of a key that may be shown, without its digests. */
 export function keyDetails(key: Key) {
   return {
     id: key.id,
@@ -81,7 +84,7 @@ export function keyDetails(key: Key) {
   };
 }
 
-/** Returns the fields of an admin that may be shown: never the digest. */
+/** Returns the fields of an admin that may be shown, without its digest. */
 export function adminDetails(admin: Admin) {
   return {
     id: admin.id,
@@ -117,7 +120,7 @@ export function teamDetails({ name, models, limits, outputCap, createdAt }: Team
   return { name, models, limits, output_cap: outputCap, created_at: isoTime(createdAt) };
 }
 
-/** Returns the entry of a team; one of `before` and `after` may be null. */
+/** Returns the audit entry for a change to a team; `before` or `after` may be null. */
 export function teamEntry(
   action: AuditAction,
   before: Team | null,
@@ -134,19 +137,19 @@ export function teamEntry(
   };
 }
 
-/** Returns the object name of a budget, with its key's name so that it stays readable. */
+/** Returns the object name of a budget. It contains the key's name instead of its id, to stay readable. */
 export function budgetObject({ scope, period }: Pick<Budget, "scope" | "period">, nameOf: NameOfKey): string {
   return `budget:${namedScope(scope, nameOf)}/${period}`;
 }
 
 export type NameOfKey = (keyId: string) => string | null | undefined;
 
-/** Returns the fields of a budget, without its spending. */
+/** Returns the fields of a budget that an entry shows, without its spending. */
 export function budgetDetails({ scope, period, mode, limit, warnPercent }: Omit<Budget, "id">, nameOf: NameOfKey) {
   return { scope: namedScope(scope, nameOf), period, mode, limit_usd: formatUsd(limit), warn_percent: warnPercent };
 }
 
-/** Returns the entry of a set budget. `before` is undefined for a new one. */
+/** Returns the audit entry for a budget that was set. `before` is undefined for a new budget. */
 export function budgetSetEntry(
   budget: Omit<Budget, "id">,
   before: Omit<Budget, "id"> | undefined,
@@ -185,7 +188,7 @@ export function keyEntry(
   return { ...made, action, object: keyObject(after), before: before && keyDetails(before), after: keyDetails(after) };
 }
 
-/** Returns the entry of a proxy that an administrator ended, with the holds it had. */
+/** Returns the audit entry for a proxy that an administrator ended, with the holds that it had. */
 export function proxyEndEntry(
   {
     name,
@@ -211,7 +214,7 @@ export function proxyEndEntry(
   };
 }
 
-/** Returns the entry of a session that was created from the ledger, without its key. */
+/** Returns the audit entry for a session that was created directly in the ledger, without its key's secret. */
 export function sessionEntry(session: RunSession, key: Pick<Key, "name">, by: string): NewAuditEntry {
   const { id, tags, budget, createdAt, expiresAt } = session;
   return {
@@ -229,7 +232,10 @@ export function sessionEntry(session: RunSession, key: Pick<Key, "name">, by: st
   };
 }
 
-/** Returns the entry of a correction: the charge's cost with all corrections, before and after this one. */
+/**
+ * Returns the audit entry for a correction. It shows the charge's cost, including corrections, before and after this
+ * one.
+ */
 export function correctionEntry(
   charge: string,
   correction: {

@@ -4,25 +4,25 @@ import { scaleTokens, type Permille, type TokenClass } from "./usage.ts";
 
 /** Size of a request as the wire layer reads it. */
 export interface RequestSize {
-  /** UTF-8 bytes of the JSON text, without the payloads of parts that have bounds of their own. */
+  /** Number of UTF-8 bytes of the JSON text, without the payloads of parts that have their own bounds. */
   readonly textBytes: number;
   readonly messages: number;
   readonly tools: number;
   readonly imageParts: number;
   readonly audioParts: number;
   readonly fileParts: number;
-  /** Prompts in one request, each with its own context; 1 unless given. */
+  /** Number of prompts in the request, each with its own context; 1 unless stated. */
   readonly prompts?: number;
-  /** Choices asked for (`n`), at least 1. */
+  /** Number of requested choices (`n`), at least 1. */
   readonly choices: number;
   /**
-   * Largest stated maximum. Null when absent, infinite (the model's maximum) when malformed or absurd, 0 where nothing
-   * is generated.
+   * Largest stated maximum of output tokens. Null if none is stated. Infinity, which means the model's maximum, if it
+   * is malformed or not plausible. 0 if the endpoint generates no text.
    */
   readonly outputLimit: number | null;
-  /** UTF-8 bytes of a predicted answer. Rejected prediction is billed as output of each choice. */
+  /** Number of UTF-8 bytes of a predicted answer. The rejected part is billed as output for each choice. */
   readonly predictedBytes?: number;
-  /** Fields that can cost money and have no bound in the catalogue. */
+  /** Fields that can cost money and for which the catalogue has no bound. */
   readonly unboundedFields: readonly string[];
 }
 
@@ -30,19 +30,23 @@ export interface RequestSize {
 export interface ModelLimits {
   readonly contextTokens: number;
   readonly outputTokensMax: number;
-  /** Most tokens that one byte of text can become, in thousandths. */
+  /** Largest number of tokens for one byte of text, in thousandths. */
   readonly tokensPerByte: Permille;
-  /** Most tokens of one part; null where the catalogue states no bound. */
+  /** Largest number of tokens of one part; null if the catalogue states no bound. */
   readonly imagePartTokens: number | null;
   readonly audioPartTokens: number | null;
   readonly filePartTokens: number | null;
 }
 
-/** Template tokens that surround the text: the reply's primer, each message, each tool. Generous: a bound, not a count. */
+/**
+ * Tokens that the template adds for the start of the reply, each message and each tool. Generous, because they are a
+ * bound and not a count.
+ */
 const templateTokens = { reply: 3, message: 8, tool: 16 } as const;
 
 /**
- * Returns the most prompt tokens this request can be charged for, without tokenizing it; at most the model's context.
+ * Returns the largest number of prompt tokens that this request can be charged for, without tokenizing it. At most
+ * the model's context.
  */
 export function promptBound(size: RequestSize, model: ModelLimits): number {
   const most = model.contextTokens * (size.prompts ?? 1);
@@ -57,7 +61,9 @@ export function promptBound(size: RequestSize, model: ModelLimits): number {
   return Math.min(text + template + parts, most);
 }
 
-/** Returns the tokens of image, audio and file parts by the catalogue's bounds; null when one of them has no bound. */
+/**
+ * Returns the tokens of image, audio and file parts according to the catalogue's bounds; null if a part has no bound.
+ */
 export function partTokens(size: RequestSize, model: ModelLimits): number | null {
   if (size.imageParts + size.audioParts + size.fileParts === 0) return 0;
   const kinds: [number, number | null][] = [
@@ -75,21 +81,21 @@ export function partTokens(size: RequestSize, model: ModelLimits): number | null
 }
 
 /**
- * Returns the most completion tokens of all choices together. A stated limit above the model's own counts as the
- * model's.
+ * Returns the largest number of completion tokens of all choices together. A stated limit above the model's maximum
+ * counts as the maximum.
  */
 export function outputBound(size: RequestSize, model: ModelLimits): number {
   return Math.min(size.outputLimit ?? model.outputTokensMax, model.outputTokensMax) * size.choices;
 }
 
-/** Returns the most completion tokens of a rejected prediction, for all choices together. */
+/** Returns the largest number of completion tokens for a rejected prediction, for all choices together. */
 export function predictedBound({ predictedBytes = 0, choices }: RequestSize, { tokensPerByte }: ModelLimits): number {
   return scaleTokens(predictedBytes, tokensPerByte) * choices;
 }
 
 /**
- * Returns the highest cost over all prompt sizes up to the bound, at least the minimum. Tries every reachable tier at
- * its top, with each token at the most expensive class it can have.
+ * Returns the highest cost over all prompt sizes up to the bound, but at least the minimum. Considers each reachable
+ * tier at its largest prompt, and prices each token at its most expensive possible class.
  */
 export function worstCase(
   price: PriceVersion,
@@ -119,7 +125,7 @@ function promptWorst(price: PriceVersion, reached: PriceTier, tokens: number, cl
   return total;
 }
 
-/** A short answer can cost more than a long one: a minimum fills its shortfall at the output rate. */
+/** A short answer can cost more than a long one, because a minimum prices missing tokens at the output rate. */
 function minimumWorst(
   price: PriceVersion,
   bound: { readonly promptTokens: number },
@@ -142,35 +148,38 @@ function highestRate(rates: Rates, classes: readonly TokenClass[]): PicoUsdPerTo
   return top as PicoUsdPerToken;
 }
 
-/** Terms of a request that decide its price, in addition to its size. */
+/** Terms of a request that affect its price, in addition to its size. */
 export interface RequestTerms {
-  /** Requested service tier; null for none and for the standard one. */
+  /** Requested service tier; null for the standard tier or if none is requested. */
   readonly serviceTier: string | null;
-  /** Requested hosted tools; null for none. */
+  /** Requested hosted tools; null if there are none. */
   readonly hostedTools: HostedTools | null;
 }
 
 export interface HostedTools {
-  /** Types of their calls as items of an answer. */
+  /** Types that the tool calls have as items of an answer. */
   readonly calls: readonly string[];
-  /** Fields that request them. */
+  /** Request fields that ask for the tools. */
   readonly fields: readonly string[];
-  /** True if an answer shows each call. */
+  /** True if the answer shows each call. */
   readonly areShown: boolean;
-  /** Most calls of all tools, as the request states it; null for none. Undefined where nothing could bound them. */
+  /**
+   * Largest number of calls of all tools together, as stated by the request; null if it states none. Undefined if no
+   * field could limit the calls.
+   */
   readonly callsMax: number | "malformed" | null | undefined;
 }
 
 export const plainTerms: RequestTerms = { serviceTier: null, hostedTools: null };
 
-/** The request leaves the tier to the gateway. */
+/** Service tier with which a request leaves the choice to the gateway. */
 export const anyServiceTier = "auto";
 
 const standardTiers: ReadonlySet<string> = new Set(["", "default", "standard", "on_demand"]);
-/** OpenAI has called its priority tier `fast` since October 2026, and takes both names. */
+/** Since October 2026, OpenAI calls its priority tier `fast` and accepts both names. */
 const otherNames: ReadonlyMap<string, string> = new Map([["fast", "priority"]]);
 
-/** Returns a stated service tier under one name; null for the standard one. */
+/** Returns the canonical name of a stated service tier; null for the standard tier. */
 export function serviceTierOf(stated: unknown): string | null {
   if (stated === undefined || stated === null) return null;
   const name = typeof stated === "string" ? stated.toLowerCase() : "";
@@ -178,39 +187,39 @@ export function serviceTierOf(stated: unknown): string | null {
   return /^[a-z][a-z0-9_.-]{0,63}$/.test(name) ? (otherNames.get(name) ?? name) : "unknown";
 }
 
-/** Reports that a price has rates for a service tier; it always has standard rates. */
+/** Returns true if a price has rates for a service tier. Every price has standard rates. */
 export function hasServiceTier({ serviceTiers }: PriceVersion, tier: string | null): boolean {
   return tier === null || (serviceTiers !== undefined && Object.hasOwn(serviceTiers, tier));
 }
 
-/** Returns the price in every service tier that the gateway may use for the request, the standard one included. */
+/** Returns the prices for all service tiers that the gateway may use for the request, including the standard one. */
 export function tiersToHold(price: PriceVersion, stated: string | null): readonly PriceVersion[] {
   if (stated === null) return [price];
   const names = Object.keys(price.serviceTiers ?? {}).filter((name) => name === stated || stated === anyServiceTier);
   return [price, ...names.map((name) => inServiceTier(price, name))];
 }
 
-/** Reports that a tier could cost more than the known rates. Flex never costs more than the standard tier. */
+/** Returns true if a tier could cost more than the known rates. Flex never costs more than the standard tier. */
 export function isTierUnbounded(price: PriceVersion, stated: string | null): boolean {
   return stated !== anyServiceTier && stated !== "flex" && !hasServiceTier(price, stated);
 }
 
-/** Cost that calls of hosted tools can add to a request. */
+/** Bound for what calls of hosted tools can add to the cost of a request. */
 export interface ToolBound {
   readonly calls: number;
   /** True if the request itself states the number of calls. */
   readonly isStated: boolean;
-  /** Fee of the most expensive tool. */
+  /** Fee for one call of the most expensive tool. */
   readonly feePerCall: PicoUsd;
   readonly inputTokensPerCall: number;
 }
 
-/** More calls than any request makes. */
+/** Largest plausible number of calls in a request. */
 const callsLimit = 1000;
 
 /**
- * Returns the bound, or the fields that prevent one. `callsUnstated`: calls of a request that states none; 0 for no
- * bound.
+ * Returns the bound for hosted tools, or the fields that prevent one. `callsUnstated` is the number of calls to
+ * assume if the request states none; 0 means that there is no bound.
  */
 export function toolBoundOf(
   { calls, fields, callsMax }: HostedTools,
@@ -232,35 +241,34 @@ export function toolBoundOf(
   };
 }
 
-/** Returns the prompt tokens of all rounds: each call reads the prompt again, with the results of the calls before. */
+/** Returns the prompt tokens of all rounds. Each call reads the prompt again, with the results of the earlier calls. */
 export function promptWithCalls(promptTokens: number, { calls, inputTokensPerCall }: ToolBound): number {
   return promptTokens * (calls + 1) + ((calls * (calls + 1)) / 2) * inputTokensPerCall;
 }
 
-/** APIs whose answers are text with a length that the request can limit. */
+/** APIs that answer with text whose length the request can limit. */
 export type TextApi = "chat" | "completions" | "responses";
 
-/** The largest output cap: more tokens than any model writes. */
+/** Largest output cap: more tokens than any model writes. */
 export const outputCapMax = 100_000_000;
 
-/** The smallest of several caps; null for none. */
+/** Returns the smallest of several caps; null if there are none. */
 export function smallestCap(...caps: readonly (number | null | undefined)[]): number | null {
   const stated = caps.filter((cap) => cap != null);
   return stated.length === 0 ? null : Math.min(...stated);
 }
 
-/** Basis of a hold, for people. */
+/** Explains to people how a hold was computed. */
 export interface HoldBasis {
   /**
-   * Source of the output bound: a field of the request (`max_tokens`, or one that hides the output, such as
-   * `thinking`), `unknown_field`, `output_cap`, `fitted`, `slice`, `default` (of the endpoint), `model` or
-   * `request_price`.
+   * Source of the output bound: a request field (`max_tokens`, or one such as `thinking` that hides output),
+   * `unknown_field`, `output_cap`, `fitted`, `slice`, `default` (of the endpoint), `model` or `request_price`.
    */
   readonly by: string;
-  /** Output tokens of all choices; null where the price does not depend on tokens. */
+  /** Number of output tokens of all choices; null if the price does not depend on tokens. */
   readonly outputTokens: number | null;
-  /** The maximum for each choice that an output cap wrote into the request; null for none. */
+  /** Maximum for each choice that Farebox wrote into the request because of an output cap; null if it wrote none. */
   readonly outputCap: number | null;
-  /** The maximum for each choice that was written so that the request fits its budget; null for none. */
+  /** Maximum for each choice that Farebox wrote into the request so that it fits its budget; null if it wrote none. */
   readonly fitted: number | null;
 }

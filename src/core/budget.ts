@@ -3,8 +3,8 @@ import type { HoldBasis } from "./bounds.ts";
 import { isRunSession, runSessionOf, sessionTag } from "./keys.ts";
 
 /**
- * Requests that a budget limits. `eachKey`: a default that applies to each key (of a team, if named) separately.
- * `session`: only the key's requests in that session of `farebox run`.
+ * Requests that a budget limits. `eachKey`: a default for each key separately, or for each key of the named team.
+ * `session`: only the key's requests in that `farebox run` session.
  */
 export type Scope =
   | { readonly kind: "all" }
@@ -12,7 +12,7 @@ export type Scope =
   | { readonly kind: "key"; readonly key: string; readonly session?: string }
   | { readonly kind: "eachKey"; readonly team: string | null };
 
-/** Calendar windows in the configured time zone; weeks start on Monday; `total` never ends. */
+/** Periods of calendar windows in the configured time zone. Weeks start on Monday. `total` never ends. */
 export const periods = ["total", "1h", "1d", "1w", "1mo"] as const;
 export type Period = (typeof periods)[number];
 
@@ -24,20 +24,20 @@ export interface Budget {
   readonly period: Period;
   readonly mode: BudgetMode;
   readonly limit: PicoUsd;
-  /** Share of the limit, in percent, at which a warning is due; null for none. */
+  /** Percentage of the limit at which a warning is due; null for no warning. */
   readonly warnPercent: number | null;
 }
 
-/** Half-open span of UTC instants, milliseconds since 1970. `end` is null for `total`. */
+/** Half-open span of time, in milliseconds since 1970 UTC. `end` is null for `total`. */
 export interface Span {
   readonly start: number;
   readonly end: number | null;
 }
 
-/** One budget's sums over one span. Identified by budget, subject and start. */
+/** Spent and held amounts of one budget in one window. Budget, subject and start identify it. */
 export interface BudgetWindow extends Span {
   readonly budget: Budget;
-  /** The key's id where each key has its own window; "" otherwise. */
+  /** Id of the key if each key has its own window; "" otherwise. */
   readonly subject: string;
   readonly spent: PicoUsd;
   readonly held: PicoUsd;
@@ -47,11 +47,11 @@ export interface BudgetWindow extends Span {
 export interface Caller {
   readonly key: string;
   readonly team: string | null;
-  /** Session of `farebox run` that the request belongs to; null or absent for none. */
+  /** `farebox run` session of the request; null or absent if there is none. */
   readonly session?: string | null;
 }
 
-/** Returns the sender of a charge's request. */
+/** Returns the sender of the request that a charge is for. */
 export function callerOf({
   key,
   team,
@@ -73,7 +73,7 @@ export function appliesTo(scope: Scope, caller: Caller): boolean {
   }
 }
 
-/** Returns the formatted scopes that apply to a caller: exactly those for which `appliesTo` is true. */
+/** Returns the formatted scopes that apply to a caller. Must match `appliesTo`. */
 export function scopesApplyingTo({ key, team, session = null }: Caller): string[] {
   const ofKey: Scope[] =
     key === ""
@@ -88,23 +88,25 @@ export function scopesApplyingTo({ key, team, session = null }: Caller): string[
   return [{ kind: "all" } as const, ...ofKey, ...ofSession, ...ofTeam, ...ofMember].map(formatScope);
 }
 
-/** Reports that a budget belongs to a session of `farebox run`: it is created and removed with it. */
+/**
+ * Returns true if a budget belongs to a `farebox run` session. Such a budget is created and removed with the session.
+ */
 export function isOfSession(scope: Scope): boolean {
   return scope.kind === "key" && scope.session !== undefined;
 }
 
-/** The team that a scope names; null for none. */
+/** Returns the team that a scope names; null if it names none. */
 export function teamOfScope(scope: Scope): string | null {
   return scope.kind === "team" || scope.kind === "eachKey" ? scope.team : null;
 }
 
-/** Returns the subject of a window: the key's id for an `eachKey` budget, else "". */
+/** Returns the subject of a window: the key's id for an `eachKey` budget, "" otherwise. */
 export function subjectOf(scope: Scope, caller: Caller): string {
   return scope.kind === "eachKey" ? caller.key : "";
 }
 
 /**
- * Returns the stored and displayed form: `all`, `team:NAME`, `key:ID`, `key:ID tag:session=run_…`, `each-key`,
+ * Returns the stored and displayed form: `all`, `team:NAME`, `key:ID`, `key:ID tag:session=run_…`, `each-key` or
  * `each-key:TEAM`.
  */
 export function formatScope(scope: Scope): string {
@@ -120,7 +122,7 @@ export function formatScope(scope: Scope): string {
   }
 }
 
-/** Returns the form that users know: with a key's name instead of its id, if it has one. */
+/** Returns the form for users, with the key's name instead of its id if it has a name. */
 export function namedScope(scope: Scope, nameOf: (keyId: string) => string | null | undefined): string {
   if (scope.kind !== "key") return formatScope(scope);
   return formatScope({ ...scope, key: nameOf(scope.key) ?? scope.key });
@@ -150,15 +152,18 @@ export function isPeriod(text: string): text is Period {
   return (periods as readonly string[]).includes(text);
 }
 
-/** Reason why a window did not admit an amount, with the figures at that instant. */
+/** Reason why a window did not admit an amount, with the figures at that time. */
 export interface Shortage {
   readonly window: BudgetWindow;
   readonly needed: PicoUsd;
-  /** True if it would not fit even with no requests in flight: waiting cannot help. */
+  /** True if the amount would not fit even without requests in flight, so that waiting cannot help. */
   readonly exhausted: boolean;
 }
 
-/** Admits an amount to a hard budget only if spent + held + amount stays within the limit. */
+/**
+ * Returns the shortage if a hard budget cannot admit an amount; null if it can. A hard budget admits an amount only
+ * if spent + held + amount stays within the limit.
+ */
 export function shortageOf(window: BudgetWindow, amount: PicoUsd): Shortage | null {
   if (window.budget.mode === "soft") return null;
   const { limit } = window.budget;
@@ -167,8 +172,8 @@ export function shortageOf(window: BudgetWindow, amount: PicoUsd): Shortage | nu
 }
 
 /**
- * Returns the amount to hold: the first slice under a hard budget, because the hold then grows; otherwise the whole,
- * which needs no watching.
+ * Returns the amount to hold. Under a hard budget this is the first slice, because the hold can grow. Otherwise it is
+ * the whole amount, for which the stream need not be watched.
  */
 export function amountToHold(
   windows: readonly BudgetWindow[],
@@ -178,7 +183,7 @@ export function amountToHold(
   return firstSlice !== null && hasHardBudget(windows) ? firstSlice : whole;
 }
 
-/** Returns the basis of what `amountToHold` reserves. */
+/** Returns the basis of the amount that `amountToHold` returns. */
 export function basisToHold(
   windows: readonly Pick<BudgetWindow, "budget">[],
   whole: HoldBasis | null,
@@ -193,7 +198,7 @@ function hasHardBudget(windows: readonly Pick<BudgetWindow, "budget">[]): boolea
   return windows.some(({ budget }) => budget.mode === "hard");
 }
 
-/** Returns the shortage to report: an exhausted budget before a busy one, then the one with the larger gap. */
+/** Returns the shortage to report. Prefers exhausted budgets, then the largest gap. */
 export function worstShortage(shortages: readonly Shortage[]): Shortage | null {
   const gap = ({ window, needed }: Shortage) => window.spent + window.held + needed - window.budget.limit;
   return shortages.reduce<Shortage | null>((worst, next) => {
@@ -203,7 +208,7 @@ export function worstShortage(shortages: readonly Shortage[]): Shortage | null {
   }, null);
 }
 
-/** Returns the room of the tightest hard window, at least 0; null when no hard budget applies. */
+/** Returns the amount left in the tightest hard window, at least 0; null if no hard budget applies. */
 export function tightestRoom(windows: readonly BudgetWindow[]): PicoUsd | null {
   let room: bigint | null = null;
   for (const window of windows) {

@@ -22,44 +22,44 @@ import {
 } from "./usage.ts";
 
 export interface Cost {
-  /** Amount that the gateway charges, its minimum included. */
+  /** Amount that the gateway charges, including its minimum. */
   readonly charged: PicoUsd;
-  /** The same tokens at the provider's official rates, without a minimum. */
+  /** Cost of the same tokens at the provider's official rates, without a minimum. */
   readonly list: PicoUsd;
   readonly minimumApplied: boolean;
 }
 
-/** Terms of an answer that decide its cost, in addition to its tokens. */
+/** Terms of an answer that affect its cost, in addition to its tokens. */
 export interface Billing {
-  /** Service tier that answered; null for the standard one. */
+  /** Service tier that answered; null for the standard tier. */
   readonly serviceTier: string | null;
-  /** Calls of hosted tools by the type of their items, for those that may have a fee. */
+  /** Number of hosted tool calls by item type, for types that may have a fee. */
   readonly calls: Readonly<Record<string, number>>;
 }
 
 export const standardBilling: Billing = { serviceTier: null, calls: {} };
 
 /**
- * One line of an itemized cost: tokens of one class and tier, a flat request, the amount a minimum adds, or calls of a
- * hosted tool.
+ * One line of an itemized cost: tokens of one class and tier, a flat request price, the amount added by a minimum, or
+ * hosted tool calls.
  */
 export interface CostItem {
   readonly class: TokenClass | "request" | "minimum" | "fee";
-  /** `minimum`: tokens missing to the minimum. `fee`: calls. */
+  /** For `minimum`, the number of tokens missing to the minimum. For `fee`, the number of calls. */
   readonly tokens: number;
-  /** Type of the tool's items; only for `fee`. */
+  /** Item type of the tool's calls; only for `fee`. */
   readonly tool?: string;
-  /** Null where no tokens are priced: a flat request, and an amount added up to a minimum in USD. */
+  /** Null if the line does not price tokens: a flat request, a fee, or an amount added for a minimum in USD. */
   readonly rate: PicoUsdPerToken | null;
   readonly cost: PicoUsd;
-  /** At the provider's official rate; a minimum has none. */
+  /** The provider's official rate; null if the line has none. */
   readonly listRate: PicoUsdPerToken | null;
   readonly listCost: PicoUsd;
   /** Prompt size at which the applied tier begins. */
   readonly tierFrom: number;
 }
 
-/** Returns the exact cost of these tokens, without rounding, plus the fees of hosted tools. */
+/** Returns the exact cost of these tokens plus the fees of hosted tools, without rounding. */
 export function costOf(standard: PriceVersion, tokens: TokenCounts, billing: Billing = standardBilling): Cost {
   const price = inServiceTier(standard, billing.serviceTier);
   const before = price.perRequest?.charged ?? tokenCost(price, tokens, "charged");
@@ -76,13 +76,13 @@ export function costOf(standard: PriceVersion, tokens: TokenCounts, billing: Bil
   };
 }
 
-/** Prices that a charge is computed from: of the requested model, and of another model that answered. */
+/** Prices from which a charge is computed: those of the requested model and of another model that answered. */
 export interface ChargePrices {
   readonly price: PriceVersion;
   readonly servedPrice: PriceVersion | null;
 }
 
-/** Returns the cost of a request and its formula. */
+/** Returns the cost of a request and the formula used. */
 export function costUnder(
   prices: ChargePrices,
   tokens: TokenCounts,
@@ -92,7 +92,9 @@ export function costUnder(
   return { ...costOf(price, tokens, billing), formula: price.perRequest === null ? "tokens" : "per_request" };
 }
 
-/** Returns the price that a request is charged by: the one with the larger cost if another model answered. */
+/**
+ * Returns the price by which a request is charged. If another model answered, this is the price with the larger cost.
+ */
 export function decidingPrice(
   { price, servedPrice }: ChargePrices,
   tokens: TokenCounts,
@@ -102,7 +104,7 @@ export function decidingPrice(
   return costOf(servedPrice, tokens, billing).charged > costOf(price, tokens, billing).charged ? servedPrice : price;
 }
 
-/** Returns `costUnder`; null beyond 64 bits of pico-USD. */
+/** Returns the result of `costUnder`; null if an amount exceeds 64 bits of pico-USD. */
 export function costWithinRange(
   prices: ChargePrices,
   tokens: TokenCounts,
@@ -117,7 +119,7 @@ export function costWithinRange(
   }
 }
 
-/** Returns the lines that add up to `costOf`, for the charged and the list cost. */
+/** Returns the lines whose sums are the charged and the list cost of `costOf`. */
 export function itemise(standard: PriceVersion, tokens: TokenCounts, billing: Billing = standardBilling): CostItem[] {
   const price = inServiceTier(standard, billing.serviceTier);
   const items = price.perRequest === null ? tokenItems(price, tokens) : [requestItem(price.perRequest)];
@@ -126,9 +128,9 @@ export function itemise(standard: PriceVersion, tokens: TokenCounts, billing: Bi
 
 const noItems: readonly CostItem[] = [];
 
-/** Returns one line for each kind of hosted tool that was called and has a fee. */
+/** Returns one line for each type of hosted tool call that has a fee. */
 function feeItems({ fees = {} }: PriceVersion, billing: Billing): readonly CostItem[] {
-  // Most answers called none.
+  // Most answers have no hosted tool calls.
   if (billing === standardBilling) return noItems;
   const { calls } = billing;
   return Object.entries(calls).flatMap(([kind, count]) => {
@@ -187,7 +189,10 @@ function withMinimum(price: PriceVersion, tokens: TokenCounts, cost: PicoUsd): P
   return minimumItems(price, tokens, cost).reduce((total, item) => add(total, item.cost), cost);
 }
 
-/** Prices missing tokens at the output rate, and fills up missing USD. With a flat price, tokens cost nothing. */
+/**
+ * Returns the lines that a minimum adds: missing tokens at the output rate, then missing USD. With a flat price, the
+ * token minimum does not apply.
+ */
 function minimumItems(price: PriceVersion, tokens: TokenCounts, cost: PicoUsd): CostItem[] {
   const { minimum } = price;
   const items: CostItem[] = [];
@@ -209,7 +214,10 @@ interface PricedPart {
   readonly tier: PriceTier;
 }
 
-/** Marginal tiers are filled from the front of the prompt, where cached tokens are; the others follow in this order. */
+/**
+ * Order in which classes fill marginal tiers. The cached tokens come first because they are at the start of the
+ * prompt.
+ */
 const promptOrder = [
   "cached_input",
   "cache_write",

@@ -1,19 +1,19 @@
-/** Integer 1e-12 USD. USD 0.15 per 1M tokens is exactly 150_000n a token. */
+/** Amount as an integer in units of 1e-12 USD. USD 0.15 per 1M tokens is exactly 150_000n for each token. */
 export type PicoUsd = bigint & { readonly unit: "picoUSD" };
 
-/** Pico-USD for one token: USD per 1M tokens with up to six decimals, exactly. */
+/** Rate in pico-USD for each token. Exact for USD per 1M tokens with up to six decimals. */
 export type PicoUsdPerToken = bigint & { readonly unit: "picoUSD/token" };
 
 export const noMoney = 0n as PicoUsd;
 
-/** The largest amount that a 64-bit column holds, about USD 9.2 million. */
+/** Largest amount that a 64-bit column holds, about USD 9.2 million. */
 export const picoUsdMax = (2n ** 63n - 1n) as PicoUsd;
 
 const usdDecimals = 12;
 const rateDecimals = 6;
 const amountText = /^(\d{1,12})(?:\.(\d{1,12}))?$/;
 
-/** Digits of a plain decimal (no sign, no exponent) scaled by 10^decimals; undefined when it has more digits than that. */
+/** Returns a plain decimal (without sign and exponent) times 10^decimals; undefined if it is malformed or too fine. */
 function scaled(text: string, decimals: number): bigint | undefined {
   const match = amountText.exec(text);
   if (match === null) return undefined;
@@ -22,31 +22,37 @@ function scaled(text: string, decimals: number): bigint | undefined {
   return BigInt((match[1] ?? "0") + fraction.padEnd(decimals, "0"));
 }
 
-/** Reads a decimal string of USD such as "5" or "0.00125"; undefined when it is malformed or cannot be held exactly. */
+/**
+ * Parses an amount in USD such as "5" or "0.00125". Returns undefined if the text is malformed or the amount cannot
+ * be represented exactly.
+ */
 export function parseUsd(text: string): PicoUsd | undefined {
   const value = scaled(text, usdDecimals);
   return value === undefined || value > picoUsdMax ? undefined : (value as PicoUsd);
 }
 
-/** Reads what `parseUsd` reads, with an optional sign before the digits: "-0.05", "+2". */
+/** Parses the same amounts as `parseUsd`, with an optional sign before the digits: "-0.05", "+2". */
 export function parseSignedUsd(text: string): PicoUsd | undefined {
   const amount = parseUsd(text.replace(/^[+-]/, ""));
   return amount !== undefined && text.startsWith("-") ? (-amount as PicoUsd) : amount;
 }
 
-/** Reads an amount that is written in code. Throws RangeError on a malformed one. */
+/** Parses an amount that is written in code. Throws a RangeError if it is malformed. */
 export function usd(text: string): PicoUsd {
   const value = parseUsd(text);
   if (value === undefined) throw new RangeError(`not an amount of USD: ${text}`);
   return value;
 }
 
-/** Reads a rate in USD per 1M tokens such as "0.075"; undefined when malformed or finer than six decimals. */
+/**
+ * Parses a rate in USD per 1M tokens such as "0.075". Returns undefined if it is malformed or has more than six
+ * decimals.
+ */
 export function parseRate(text: string): PicoUsdPerToken | undefined {
   return scaled(text, rateDecimals) as PicoUsdPerToken | undefined;
 }
 
-/** The exact decimal, at least two places and never more than are needed: "22.50", "0.00125", "-1.00". */
+/** Formats an exact decimal with at least two decimals and no unnecessary zeros: "22.50", "0.00125", "-1.00". */
 export function formatUsd(amount: PicoUsd): string {
   return formatScaled(amount, usdDecimals);
 }
@@ -55,7 +61,7 @@ export function formatUsdOrNull(amount: PicoUsd | null): string | null {
   return amount === null ? null : formatUsd(amount);
 }
 
-/** A rate as USD per 1M tokens: "2.50". */
+/** Formats a rate in USD per 1M tokens: "2.50". */
 export function formatRate(rate: PicoUsdPerToken): string {
   return formatScaled(rate, rateDecimals);
 }
@@ -68,7 +74,7 @@ function formatScaled(value: bigint, decimals: number): string {
   return `${value < 0n ? "-" : ""}${digits.slice(0, point)}.${digits.slice(point, end)}`;
 }
 
-/** USD as a floating-point number, for Prometheus and charts only; never for arithmetic. */
+/** Returns USD as a floating-point number. Only for Prometheus and charts, never for arithmetic. */
 export function usdNumber(amount: PicoUsd): number {
   return Number(formatUsd(amount));
 }
@@ -95,13 +101,13 @@ export function smaller(a: PicoUsd, b: PicoUsd): PicoUsd {
   return a < b ? a : b;
 }
 
-/** Returns the number of `steps` that a part of a whole fills, rounded down and at most all; for bars. */
+/** Returns the number of steps of a bar that `part` fills if `whole` fills all of them; rounded down. */
 export function stepsOf(part: PicoUsd, whole: PicoUsd, steps: number): number {
   if (part <= 0n || whole <= 0n) return 0;
   return Math.min(steps, Number((part * BigInt(steps)) / whole));
 }
 
-/** Exact price of a count of tokens. Throws RangeError where the product would not fit 64 bits. */
+/** Returns the exact price of a number of tokens. Throws a RangeError if it exceeds 64 bits. */
 export function priceOf(tokens: number, rate: PicoUsdPerToken): PicoUsd {
   const amount = BigInt(tokens) * rate;
   if (amount > picoUsdMax) throw new RangeError("amount beyond 64 bits");
@@ -111,17 +117,17 @@ export function priceOf(tokens: number, rate: PicoUsdPerToken): PicoUsd {
 /** An exact number of at least 0, with a fraction. */
 interface Scaled {
   readonly digits: bigint;
-  /** Ten to the power of the number of digits after the point. */
+  /** Ten to the power of the number of decimals. */
   readonly scale: bigint;
 }
 
 const number = /^(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d{1,3}))?$/;
-/** Longer numbers are no real consumption. */
+/** Consumption with more digits is not plausible. */
 const digitsMax = 40;
 
 /**
- * Returns a number of at least 0 in plain digits without needless zeros: "1.50e2" is "150". Never uses a floating-point
- * number. Undefined for anything else, and for too many digits.
+ * Returns a number of at least 0 in plain digits without unnecessary zeros: "1.50e2" becomes "150". Never uses a
+ * floating-point number. Returns undefined for other text and for numbers with too many digits.
  */
 export function plainDecimal(text: string): string | undefined {
   const match = number.exec(text.trim());
@@ -140,7 +146,8 @@ export function plainDecimal(text: string): string | undefined {
 }
 
 /**
- * Returns a plain decimal for computation. Throws RangeError on anything else, because it was checked when it was read.
+ * Returns a plain decimal in a form for computation. Throws a RangeError for other text, because decimals are checked
+ * when they are read.
  */
 export function scaledDecimal(text: string): Scaled {
   const plain = plainDecimal(text);

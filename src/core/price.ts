@@ -2,15 +2,15 @@ import type { PicoUsd, PicoUsdPerToken } from "./money.ts";
 import { parentClass, tokenClasses, type TokenClass } from "./usage.ts";
 
 /**
- * Id of the ceiling price for models that no price file names, and the group of its charges: it marks them in every
- * list, report and metric that shows groups.
+ * Id of the ceiling price for models that no price file names. It is also the group of their charges, so that lists,
+ * reports and metrics by group show them.
  */
 export const ceilingPrice = "default";
 
-/** A rate for every class. A class that a price file leaves out has its parent's rate. */
+/** A rate for each class. A class without a rate in the price file has its parent's rate. */
 export type Rates = Readonly<Record<TokenClass, PicoUsdPerToken>>;
 
-/** Rates of the gateway and of the provider's official list, for prompts of at least this many tokens. */
+/** Rates of the gateway and of the provider's official list, for prompts of at least `fromPromptTokens` tokens. */
 export interface PriceTier {
   readonly fromPromptTokens: number;
   readonly charged: Rates;
@@ -19,40 +19,52 @@ export interface PriceTier {
 
 type PriceTiers = readonly [PriceTier, ...PriceTier[]];
 
-/** Price of one call of a hosted tool, in addition to its tokens. */
+/** Price of one hosted tool call, in addition to its tokens. */
 export interface ToolFee {
   readonly charged: PicoUsd;
   readonly list: PicoUsd;
-  /** The most tokens that one call adds to the prompt. */
+  /** Largest number of tokens that one call adds to the prompt. */
   readonly inputTokens: number;
 }
 
 /**
- * A resolved price of one model: group, fraction and absolute rates are worked into the rates. Stored by its content,
- * so that a charge can be recomputed when its price file is gone.
+ * A resolved price of one model. Its rates include the group's fraction and the gateway's absolute rates. It is
+ * stored by its content, so that charges can be recomputed after their price file is gone.
  */
 export interface PriceVersion {
   readonly model: string;
   readonly group: string | null;
-  /** The group's fraction of the official rate as written ("0.75"); null where absolute rates won or none applies. */
+  /**
+   * The group's fraction of the official rate as written ("0.75"); null if absolute rates took precedence or no
+   * fraction applies.
+   */
   readonly fraction: string | null;
   /** ISO date, inclusive. */
   readonly from: string;
-  /** ISO date, exclusive; null while it has no successor. */
+  /** ISO date, exclusive; null if the price has no end. */
   readonly until: string | null;
   readonly source: string;
-  /** `whole_request`: the tier that the prompt reaches prices all of it. `marginal`: each tier prices its own part of the prompt. */
+  /**
+   * `whole_request`: the tier that the prompt reaches prices the whole request. `marginal`: each tier prices its own
+   * part of the prompt.
+   */
   readonly tierMode: "whole_request" | "marginal";
   /** Ascending; the first starts at 0. */
   readonly tiers: PriceTiers;
-  /** The tiers of other service tiers ("priority", "flex", "batch"); absent for none. `tiers` are those of the standard one. */
+  /**
+   * Tiers for other service tiers ("priority", "flex", "batch"); absent if there are none. `tiers` applies to the
+   * standard one.
+   */
   readonly serviceTiers?: Readonly<Record<string, PriceTiers>>;
-  /** The price of a call of a hosted tool, by the type of its item in an answer ("web_search_call"); absent for none. */
+  /**
+   * Price of one hosted tool call, by the type of its item in an answer ("web_search_call"); absent if there are
+   * none.
+   */
   readonly fees?: Readonly<Record<string, ToolFee>>;
-  /** Flat price of one request (image models), with free tokens; null where tokens are priced. */
+  /** Flat price of one request (image models), for which tokens are free; null if tokens are priced. */
   readonly perRequest: { readonly charged: PicoUsd; readonly list: PicoUsd } | null;
   readonly minimum: { readonly tokens: number; readonly usd: PicoUsd };
-  /** Price of a task, in place of token and request prices; absent for a price of requests. */
+  /** Price of a task, instead of token and request prices; absent if the price is for requests. */
   readonly task?: TaskPrice;
 }
 
@@ -67,14 +79,14 @@ export interface PinnedPrice {
   readonly version: PriceVersion;
 }
 
-/** Task type of a price for all types of the model without a price of their own. */
+/** Task type of a price that applies to all types without their own price. */
 export const anyTaskType = "*";
 
 /** Unit of a task price: the whole task, or each second or piece of its output. */
 type TaskMeasure = "task" | "second" | "piece";
 
 export interface TaskPrice {
-  /** Or `anyTaskType`. */
+  /** A task type, or `anyTaskType`. */
   readonly taskType: string;
   readonly per: TaskMeasure;
   readonly charged: PicoUsd;
@@ -82,8 +94,8 @@ export interface TaskPrice {
 }
 
 /**
- * Returns a flat price times the pieces of one request, as a version of its own that can be recomputed. The minimum
- * stays per request.
+ * Returns the flat price of a request times its number of pieces, as a separate version from which the charge can be
+ * recomputed. The minimum still applies to the request as a whole.
  */
 export function timesPieces(price: PriceVersion, pieces: number): PriceVersion {
   const { perRequest } = price;
@@ -92,7 +104,7 @@ export function timesPieces(price: PriceVersion, pieces: number): PriceVersion {
   return { ...price, perRequest: { charged: times(perRequest.charged), list: times(perRequest.list) } };
 }
 
-/** Returns the price in a service tier; the price itself where it has no rates for that tier. */
+/** Returns the price for a service tier; the unchanged price if it has no rates for that tier. */
 export function inServiceTier(price: PriceVersion, serviceTier: string | null): PriceVersion {
   const { serviceTiers } = price;
   if (serviceTier === null || serviceTiers === undefined) return price;
@@ -100,7 +112,7 @@ export function inServiceTier(price: PriceVersion, serviceTier: string | null): 
   return tiers === undefined ? price : { ...price, tiers };
 }
 
-/** Reports that cache writes have a price, but one-hour writes have none of their own. */
+/** Returns true if cache writes have their own price but one-hour cache writes do not. */
 export function lacksHourRate({ tiers }: PriceVersion): boolean {
   return tiers.some(
     ({ charged }) => charged.cache_write > charged.input && charged.cache_write_1h <= charged.cache_write,
@@ -114,7 +126,10 @@ export function tierFor(price: PriceVersion, promptTokens: number): PriceTier {
   return found;
 }
 
-/** Returns one text for one price: fixed key order, integers as decimal strings. Its digest is the version's id. */
+/**
+ * Returns the canonical text of a price, with a fixed key order and integers as decimal strings. The text's digest is
+ * the id of the version.
+ */
 export function canonicalPrice(price: PriceVersion): string {
   const rates = (from: Rates) => tokenClasses.map((name) => from[name].toString());
   const amounts = ({ charged, list }: Record<"charged" | "list", PicoUsd>) => ({
@@ -143,7 +158,7 @@ export function canonicalPrice(price: PriceVersion): string {
     perRequest: price.perRequest && amounts(price.perRequest),
     minimum: { tokens: price.minimum.tokens, usd: price.minimum.usd.toString() },
     classes: tokenClasses,
-    // Left out when absent: the ids of other prices must not change.
+    // Left out if absent, so that the ids of existing prices do not change.
     ...(price.serviceTiers && { serviceTiers: byName(price.serviceTiers, tiersOf) }),
     ...(price.fees && { fees: byName(price.fees, (fee) => ({ ...fee, ...amounts(fee) })) }),
     ...(price.task && { task: { ...price.task, ...amounts(price.task) } }),
@@ -151,7 +166,8 @@ export function canonicalPrice(price: PriceVersion): string {
 }
 
 /**
- * Parses the output of `canonicalPrice`. A class that a later release added has its parent's rate, as in a price file.
+ * Parses the output of `canonicalPrice`. A class that a later release added has its parent's rate, as in a price
+ * file.
  */
 export function parseCanonicalPrice(text: string): PriceVersion {
   const stored = JSON.parse(text);

@@ -5,25 +5,31 @@ export type RouteKind = (typeof routeKinds)[number];
 export const routeMethods = ["GET", "POST", "PUT", "PATCH", "DELETE"] as const;
 export type RouteMethod = (typeof routeMethods)[number];
 
-/** Source of a name in a creation: a field of its body, else the price file. Null for neither. */
+/**
+ * Source of a name in a creation request: a field of its body, or otherwise a fixed name from the price file. Both
+ * are null if there is no source.
+ */
 export interface NameSource {
   readonly field: string | null;
   readonly fixed: string | null;
 }
 
-/** One route of a price file. Plain data: it is sent between threads and processes. */
+/** One route of a price file. It is plain data, because it is sent between threads and processes. */
 export interface TaskRoute {
   readonly method: RouteMethod;
-  /** Path as written: "/api/luma/v1/video/{task_id}/extend". Also the route's name in charges and metrics. */
+  /**
+   * Path as written in the price file: "/api/luma/v1/video/{task_id}/extend". Charges and metrics use it as the
+   * route's name.
+   */
   readonly path: string;
   readonly does: RouteKind;
   readonly model: NameSource;
   readonly type: NameSource;
-  /** The field of the body whose members a price's `field` names; null for the body itself. */
+  /** Body field that contains the fields named by a price's `field`; null for the body itself. */
   readonly input: string | null;
-  /** Field of the body, or of a GET query, that names the requested tasks; null where the path names them. */
+  /** Field of the body, or of a GET query, that names the requested tasks; null if the path names the task. */
   readonly taskField: string | null;
-  /** Names of the keys that may use it; null for all. */
+  /** Names of the keys that may use the route; null for all. */
   readonly keys: readonly string[] | null;
 }
 
@@ -31,9 +37,9 @@ export type RouteMatch =
   | {
       readonly kind: "route";
       readonly route: TaskRoute;
-      /** The path's segment at `{task_id}`, as it came; null where it has none. */ readonly taskId: string | null;
+      /** Segment of the path at `{task_id}`, as received; null if the path has none. */ readonly taskId: string | null;
     }
-  /** A route's path in another spelling, or with another method: a gateway might accept it as the route. */
+  /** The path of a route in another spelling or with another method. A gateway might accept it as the route. */
   | { readonly kind: "misspelled"; readonly route: TaskRoute };
 
 const variable = "{task_id}";
@@ -42,7 +48,7 @@ export function hasTaskId(path: string): boolean {
   return path.split("/").includes(variable);
 }
 
-/** Returns the route of a request; undefined for a path of none. */
+/** Returns the route that a request matches; undefined if it matches none. */
 export function matchRoute(routes: readonly TaskRoute[], method: string, path: string): RouteMatch | undefined {
   const written = path.split("/").slice(1);
   const canonical = canonicalSegments(path);
@@ -66,7 +72,7 @@ function matches(pattern: readonly string[], segments: readonly string[]): boole
   );
 }
 
-/** Reports that some path matches both patterns. */
+/** Returns true if at least one path matches both patterns. */
 export function overlap(one: string, other: string): boolean {
   const [a, b] = [canonicalSegments(one), canonicalSegments(other)];
   return (
@@ -75,12 +81,13 @@ export function overlap(one: string, other: string): boolean {
   );
 }
 
-/** Most levels of nested escapes that are decoded. */
+/** Largest number of levels of nested escapes that are decoded. */
 const decodingsMax = 4;
 
 /**
- * Returns the segments of a path as the most lenient gateway may read it: without regard to letter case, escapes, doubled and trailing
- * slashes, dot segments, parameters after a semicolon and white space. Two paths that differ for it are different everywhere.
+ * Returns the segments of a path as the most lenient gateway may read them. Ignores letter case, escapes, doubled and
+ * trailing slashes, dot segments, parameters after a semicolon, and white space. Paths that still differ are
+ * different for every gateway.
  */
 export function canonicalSegments(path: string): string[] {
   let text = path;
@@ -94,7 +101,7 @@ export function canonicalSegments(path: string): string[] {
   return segments;
 }
 
-/** An invalid escape stays as it is. */
+/** Decodes escapes once. Invalid escapes stay as they are. */
 function decoded(text: string): string {
   try {
     return decodeURIComponent(text);
@@ -111,7 +118,7 @@ function canonicalSegment(part: string): string {
     .toLowerCase();
 }
 
-/** Path prefixes that Farebox serves itself: no route of a price file replaces them. */
+/** Path prefixes that Farebox serves itself. Routes of price files cannot replace them. */
 export const ownPaths = [
   "/admin",
   "/dashboard",
@@ -124,7 +131,7 @@ export const ownPaths = [
   "/api/v1/tasks",
 ];
 
-/** Paths that also exist below `/v1`, for clients whose base address lacks it. */
+/** Paths below `/v1` that also work without `/v1`, for clients whose base URL lacks it. */
 export const unversionedPaths = [
   "/chat/completions",
   "/completions",
@@ -136,7 +143,7 @@ export const unversionedPaths = [
   "/farebox",
 ];
 
-/** Reports that a path, in any spelling, is one of these or below one. */
+/** Returns true if a path, in any spelling, is one of these prefixes or is below one. */
 export function isBelow(path: string, beginnings: readonly string[]): boolean {
   const canonical = `/${canonicalSegments(path).join("/")}`;
   return beginnings.some((beginning) => canonical === beginning || canonical.startsWith(`${beginning}/`));

@@ -5,12 +5,12 @@ import type { Source } from "./charge.ts";
 import { postHold, type Settlement } from "./settlement.ts";
 import { noTokens } from "./usage.ts";
 
-/** Inputs of a task's amounts, to recompute them. */
+/** Inputs from which a task's amounts can be recomputed. */
 export interface TaskInputs {
   readonly consumption: Consumption | null;
-  /** Units of the consumption for one USD; null where units stay raw. */
+  /** Number of units per USD; null if the consumption is not priced. */
   readonly unitsPerUsd: string | null;
-  /** Count of the price's unit; null where the price does not count. */
+  /** Quantity in the unit of the price; null if the price was not applied. */
   readonly quantity: string | null;
 }
 
@@ -20,9 +20,9 @@ export interface TaskAmounts {
 }
 
 /**
- * Returns the cost of a task: by its consumption if its unit is known, else by its price. The list cost is the official
- * price, else the cost itself, so that no unproven saving is shown. Null where neither is known, or beyond 64 bits.
- * Parts of a pico-USD are rounded up.
+ * Returns the cost of a task, from its consumption if its unit has a value, otherwise from its price. The list cost
+ * is the official price. Without a price it equals the cost, so that no unproven saving is shown. Returns null if
+ * neither is known or an amount exceeds 64 bits. Fractions of a pico-USD are rounded up.
  */
 export function taskAmounts(
   { consumption, unitsPerUsd, quantity }: TaskInputs,
@@ -56,31 +56,31 @@ export interface ReservedTask {
   /** Null for a task without a price. */
   readonly hold: PicoUsd | null;
   readonly price: PriceVersion | null;
-  /** Count of the price's unit that the request stated; null where it stated none. */
+  /** Quantity that the request stated, in the unit of the price; null if it stated none. */
   readonly quantity: string | null;
 }
 
-/** Every way in which a task that has an id can end. */
+/** All ways in which a task with a known id can end. */
 export type TaskOutcome =
   | {
       readonly kind: "ended";
       readonly status: FinalStatus;
       readonly consumption: Consumption | null;
-      /** True if the account's own pool ran it, which the gateway does not bill. */
+      /** True if the account's private pool ran the task. The gateway does not bill such tasks. */
       readonly isPrivatePool?: boolean;
-      /** True if it failed because it exceeded its family's time limit. */
+      /** True if the task failed because it exceeded its family's time limit. */
       readonly isPastTimeLimit?: boolean;
     }
-  /** No record said that it ended before its deadline. */
+  /** No record reported the end of the task before its deadline. */
   | { readonly kind: "expired"; readonly consumption: Consumption | null };
 
-/** Settlement of a task's hold, and the inputs to recompute its amounts. */
+/** Settlement of a task's hold, and the inputs from which its amounts can be recomputed. */
 export interface TaskSettlement {
   readonly settlement: Settlement;
   readonly inputs: TaskInputs;
 }
 
-/** Reports that a completed task with a price states no consumption: its record is polled again. */
+/** Returns true if a completed task with a price states no consumption. Its record is then polled again. */
 export function isUnstated({ price }: Pick<ReservedTask, "price">, outcome: TaskOutcome): boolean {
   if (
     outcome.kind !== "ended" ||
@@ -93,8 +93,8 @@ export function isUnstated({ price }: Pick<ReservedTask, "price">, outcome: Task
 }
 
 /**
- * Returns the amounts that a record proves after settlement: its priced consumption, or nothing for a failed task
- * without any. Null where it proves none.
+ * Returns the amounts that a record proves after settlement: its priced consumption, or 0 for a failed task without
+ * consumption. Returns null if the record proves no amount.
  */
 export function laterAmounts(
   reserved: ReservedTask,
@@ -109,8 +109,8 @@ export function laterAmounts(
 }
 
 /**
- * Settles the hold of an ended task. Total and pure; never releases an amount that it cannot prove unused.
- * `unitsPerUsd`: the catalogue's whole number of units for one USD of a consumption type; undefined for none.
+ * Settles the hold of an ended task. Pure, and defined for every outcome. Never releases an amount unless it is
+ * proven unused. `unitsPerUsd` returns the catalogue's whole number of units per USD for a consumption type.
  */
 export function taskSettlementFor(
   reserved: ReservedTask,
@@ -126,7 +126,7 @@ export function taskSettlementFor(
   if (outcome.kind === "ended" && !isDone && !used) {
     return { settlement: { kind: "void", reason: how ?? `task_${outcome.status}` }, inputs: raw };
   }
-  // Consumption decides if it has a price; the official price of the whole is the list cost of a completed task.
+  // Consumption with a known value decides the cost. The list cost of a completed task is the official price.
   const reported: TaskInputs = { ...raw, unitsPerUsd: unit, quantity: isDone ? reserved.quantity : null };
   const unstated = isUnstated(reserved, outcome);
   if (unit !== null && (used || isDone) && !unstated) {
@@ -152,7 +152,7 @@ export function taskSettlementFor(
   return { settlement: { ...postHold(reserved, "assumed", how ?? "task_not_measured"), ...doubts }, inputs: raw };
 }
 
-/** Reasons stored with the charge. */
+/** Reasons that are stored with the charge. */
 const outcomeWords = {
   completed: null,
   failed: "task_failed",
@@ -180,21 +180,21 @@ function post(
   };
 }
 
-/** Consumption before the task was abandoned may grow, so it counts only if it is at least the hold. */
+/** The consumption of an abandoned task may still grow, so it counts only if it is at least the hold. */
 function covers(posted: Extract<Settlement, { kind: "post" }> | null, { hold }: ReservedTask): boolean {
   return posted !== null && posted.cost !== null && (hold === null || posted.cost >= hold);
 }
 
-/** Consumption of tasks in one type of unit that no price file values. */
+/** Consumption of tasks in one type of unit for which no price file states a value. */
 export interface RawUnits {
-  /** "" where none is stated. */
+  /** "" if the record states no type. */
   readonly type: string;
   /** A plain decimal. */
   readonly units: string;
   readonly tasks: number;
 }
 
-/** Sums units by type, sorted by type. Exact: never uses a floating-point number. */
+/** Returns the sums of the units by type, sorted by type. Sums are exact; no floating-point numbers are used. */
 export function sumRawUnits(rows: readonly RawUnits[]): readonly RawUnits[] {
   const scale = rows.reduce(
     (largest, { units }) => (scaledDecimal(units).scale > largest ? scaledDecimal(units).scale : largest),

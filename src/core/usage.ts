@@ -1,6 +1,6 @@
 /**
- * Disjoint classes of tokens: each token is counted in one. `input` is the prompt without its cached, written, audio
- * and image tokens; `output` is the completion without its reasoning, audio and image tokens.
+ * Disjoint classes of tokens: each token counts in exactly one class. `input` is the prompt without cached tokens,
+ * cache writes, audio and images. `output` is the completion without reasoning, audio and images.
  */
 export const promptClasses = [
   "input",
@@ -16,7 +16,10 @@ export const tokenClasses = [...promptClasses, ...completionClasses] as const;
 export type TokenClass = (typeof tokenClasses)[number];
 export type TokenCounts = Readonly<Record<TokenClass, number>>;
 
-/** Class whose rate applies where a price states none. A parent comes before its children in `tokenClasses`. */
+/**
+ * Class whose rate applies if a price states none for the given class. In `tokenClasses`, a parent comes before its
+ * children.
+ */
 export const parentClass: Readonly<Record<TokenClass, TokenClass | null>> = {
   input: null,
   cached_input: "input",
@@ -30,7 +33,10 @@ export const parentClass: Readonly<Record<TokenClass, TokenClass | null>> = {
   image_output: "output",
 };
 
-/** Returns the class whose rate a list has for this one: its own, or that of the nearest stated parent. */
+/**
+ * Returns the class whose stated rate applies to the given class: the class itself, or its nearest parent with a
+ * stated rate.
+ */
 export function statedClass(name: TokenClass, stated: Readonly<Partial<Record<TokenClass, unknown>>>): TokenClass {
   const parent = parentClass[name];
   return stated[name] !== undefined || parent === null ? name : statedClass(parent, stated);
@@ -54,37 +60,37 @@ export function completionTotal(tokens: TokenCounts): number {
 }
 
 /**
- * Unit by which a model is billed. Seconds of sound are counted as `audio_input`, characters as `input`; rates are for
- * a million of them.
+ * Billing unit of a model. Seconds of audio are counted as `audio_input` and characters as `input`. Rates are for one
+ * million units.
  */
 export const units = ["token", "second", "character"] as const;
 export type Unit = (typeof units)[number];
 
-/** A factor in thousandths, so that scaling stays in integers: 1250 is 1.25 times. */
+/** A factor in thousandths, so that scaling uses only integers: 1250 means 1.25. */
 export type Permille = number & { readonly unit: "permille" };
 
 export const unchanged = 1000 as Permille;
 
-/** Scales tokens by a factor, rounded up so that an estimate is never too low by rounding. */
+/** Returns a number of tokens times a factor, rounded up so that rounding never makes an estimate too low. */
 export function scaleTokens(tokens: number, factor: Permille): number {
   return Math.ceil((tokens * factor) / 1000);
 }
 
-/** The reasons why a posted amount may differ from the gateway's bill, in the order in which they are shown. */
+/** Reasons why a posted amount may differ from the gateway's bill, in display order. */
 export const doubts = [
-  /** The answer carries text in a member that Farebox does not know. */
+  /** The answer has text in a field that Farebox does not know. */
   "unknown_output",
-  /** The request has a field that Farebox does not know, or one whose cost the answer does not show. */
+  /** The request has a field that Farebox does not know, or a field whose cost the answer does not show. */
   "unknown_field",
-  /** Another model answered than the requested one. */
+  /** The model that answered is not the requested one. */
   "served_model",
-  /** A service tier answered for which no rate is known. */
+  /** The service tier that answered has no known rates. */
   "service_tier",
-  /** The answer used a hosted tool whose fee is not known. */
+  /** The answer used a hosted tool whose fee is unknown. */
   "hosted_tool",
-  /** The reported usage contradicts itself; the more expensive reading is posted. */
+  /** The reported usage contradicts itself. The more expensive interpretation is posted. */
   "usage_contradicts",
-  /** The reported usage has a count that Farebox does not know. */
+  /** The reported usage has a count of a class that Farebox does not know. */
   "usage_unknown_class",
   /** The task's record does not state its consumption. */
   "task_consumption",
@@ -95,7 +101,7 @@ export const doubts = [
 ] as const;
 export type Doubt = (typeof doubts)[number];
 
-/** Each doubt once, in the order of `doubts`. */
+/** Merges lists of doubts. Returns each doubt once, in the order of `doubts`. */
 export function mergeDoubts(...lists: readonly (readonly Doubt[] | undefined)[]): readonly Doubt[] {
   if (lists.every((list) => list === undefined || list.length === 0)) return noDoubts;
   return doubts.filter((doubt) => lists.some((list) => list?.includes(doubt)));
@@ -103,12 +109,12 @@ export function mergeDoubts(...lists: readonly (readonly Doubt[] | undefined)[])
 
 export const noDoubts: readonly Doubt[] = [];
 
-/** Returns the stored form: names separated by commas; null for none. */
+/** Returns the stored form: names separated by commas; null if there are none. */
 export function formatDoubts(list: readonly Doubt[] | undefined): string | null {
   return list === undefined || list.length === 0 ? null : mergeDoubts(list).join(",");
 }
 
-/** Parses the output of `formatDoubts`; skips names that a later release added. */
+/** Parses the output of `formatDoubts`. Skips names that a later release added. */
 export function parseDoubts(text: string | null): readonly Doubt[] {
   if (text === null) return noDoubts;
   const names = text.split(",");
@@ -116,12 +122,13 @@ export function parseDoubts(text: string | null): readonly Doubt[] {
 }
 
 /**
- * Place of cached and written tokens in a usage. `parts`: in the prompt's details. `inside`: next to a prompt that
- * includes them, unless they exceed it. `outside`: next to a prompt without them. `unclear`: either of the last two.
+ * Position of cached tokens and cache writes in a usage object. `parts`: in the details of the prompt. `inside`: next
+ * to a prompt count that includes them, unless they exceed it. `outside`: next to a prompt count that excludes them.
+ * `unclear`: `inside` or `outside`.
  */
 export type CacheStatement = "parts" | "inside" | "outside" | "unclear";
 
-/** Whole numbers that a usage object stated; absent parts are 0. Totals include their parts. */
+/** Whole numbers that a usage object states. Absent parts are 0. Totals include their parts. */
 export interface StatedUsage {
   readonly prompt: number;
   readonly completion: number | undefined;
@@ -135,30 +142,30 @@ export interface StatedUsage {
   readonly reasoning: number;
   readonly audioOutput: number;
   readonly imageOutput: number;
-  /** Members for one count state different numbers; the count is the largest of them. */
+  /** True if several fields state different numbers for the same count. The count is the largest of them. */
   readonly promptContradicts: boolean;
   readonly completionContradicts: boolean;
 }
 
-/** Disjoint token counts, and how far they can be believed. */
+/** Disjoint token counts, and their reliability. */
 export interface Usage {
   readonly tokens: TokenCounts;
-  /** The unit of the counts, absent for tokens: it must be the one that the model is billed by. */
+  /** Unit of the counts; absent for tokens. The counts are used only if the model is billed in this unit. */
   readonly unit?: Unit;
-  /** True if the members contradict each other, so that the more expensive reading was taken. */
+  /** True if the fields contradict each other, so that the more expensive interpretation was chosen. */
   readonly clamped: boolean;
-  /** Reasons why the amount may differ from the bill; absent for none. */
+  /** Reasons why the amount may differ from the bill; absent if there are none. */
   readonly doubts?: readonly Doubt[];
   /** True if cache writes are stated without their lifetime. */
   readonly writesAreUnsplit?: true;
 }
 
 /**
- * Takes a usage statement apart into disjoint classes; the one place that does.
+ * Splits stated usage into disjoint classes. All usage is split here.
  *
- * The completion is the larger of what is stated and total less prompt, because some conversions leave reasoning out.
- * Where members contradict each other, parts stand outside their whole and the discounted part (cached) is plain input:
- * no reading of the same members costs more while cached input costs no more than input.
+ * The completion is the larger of the stated completion and total minus prompt, because some converters leave out
+ * reasoning. If fields contradict each other, the parts are added to their whole, and cached tokens count as plain
+ * input. No interpretation of the same fields costs more as long as cached input costs no more than input.
  */
 export function decompose(stated: StatedUsage): Usage {
   const {
@@ -205,7 +212,7 @@ export function decompose(stated: StatedUsage): Usage {
   };
 }
 
-/** Returns the place of the cached and written tokens; undefined where the members contradict each other. */
+/** Returns the position of cached tokens and cache writes; undefined if the fields contradict each other. */
 function placeOfCache(stated: StatedUsage, kept: number): "inside" | "outside" | undefined {
   const { prompt, completion, total, reasoning, cache } = stated;
   if (stated.promptContradicts) return undefined;
@@ -221,12 +228,12 @@ function placeOfCache(stated: StatedUsage, kept: number): "inside" | "outside" |
   const isOutside = fits(total - prompt - kept);
   if (isInside !== isOutside) return isInside ? "inside" : "outside";
   if (completion === undefined) return isInside ? usual : undefined;
-  // More than prompt and completion, but less than with another prompt: reasoning that the completion leaves out.
+  // The total exceeds prompt and completion, but not by all cached tokens: the completion leaves out reasoning.
   const hidesReasoning = !isInside && total > prompt + completion && total < prompt + kept + completion;
   return usual === "inside" && hidesReasoning ? "inside" : undefined;
 }
 
-/** Merges two statements of the same answer. Where they differ, each class has the larger count. */
+/** Merges two usages of the same answer. If they differ, each class gets the larger count. */
 export function mergeUsage(one: Usage | undefined, other: Usage | undefined): Usage | undefined {
   if (one === undefined || other === undefined) return one ?? other;
   if (one.unit !== other.unit) return one;
@@ -243,14 +250,14 @@ export function withDoubts(usage: Usage, more: readonly Doubt[]): Usage {
 }
 
 /**
- * Returns the usage if it counts the model's billing unit; undefined otherwise. `promptClasses`: classes that the
- * request's prompt can become.
+ * Returns the usage if it is in the model's billing unit; undefined otherwise. `promptClasses` are the classes that
+ * the request's prompt tokens can have.
  */
 export function usageIn(unit: Unit, usage: Usage | undefined, promptClasses: readonly TokenClass[]): Usage | undefined {
   if (usage === undefined || (usage.unit ?? "token") !== unit) return undefined;
   const { tokens, writesAreUnsplit } = usage;
   if (writesAreUnsplit !== true || !promptClasses.includes("cache_write_1h")) return usage;
-  // The request wrote for an hour, and the usage states no shorter lifetime.
+  // The request asked for one-hour cache writes, and the usage states no shorter lifetime.
   const moved = { ...tokens, cache_write: 0, cache_write_1h: tokens.cache_write_1h + tokens.cache_write };
   return withDoubts({ ...usage, tokens: moved }, ["usage_unknown_class"]);
 }

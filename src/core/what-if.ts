@@ -3,7 +3,7 @@ import type { Charge } from "./charge.ts";
 import { costWithinRange, type Cost } from "./cost.ts";
 import type { PriceVersion } from "./price.ts";
 
-/** Inputs of a posted charge's amount. */
+/** Inputs from which a posted charge's amount can be recomputed. */
 export type ChargeInputs = Pick<Charge, "at" | "model" | "formula" | "source" | "tokens" | "cost" | "listCost"> &
   Partial<Pick<Charge, "billing">>;
 
@@ -32,12 +32,12 @@ export type Recomputed =
   | { readonly ok: true; readonly cost: Cost }
   | { readonly ok: false; readonly why: NotRecomputed };
 
-/** Returns the price of a requested model in force at an instant, or why there is none. */
+/** Returns the price of a requested model in force at an instant, or the reason why there is none. */
 export type PriceAt = (model: string, at: number) => PriceVersion | "unknown_model" | "no_price";
 
 /**
- * Returns what a posted charge would have cost under other prices, from the same tokens. Under its own prices, it
- * returns its cost. Uses the requested model, not the served one: a request is priced by it.
+ * Returns the cost of a posted charge under other prices, from the same tokens. Under the charge's own prices it
+ * equals the charge's cost. It uses the price of the requested model, even if another model answered.
  */
 export function recomputeUnder(charge: ChargeInputs, priceAt: PriceAt): Recomputed {
   const obstacle = obstacleOf(charge);
@@ -48,7 +48,7 @@ export function recomputeUnder(charge: ChargeInputs, priceAt: PriceAt): Recomput
   return cost === null ? { ok: false, why: "too_large" } : { ok: true, cost };
 }
 
-/** Returns why a charge cannot be recomputed from tokens; null where it can. */
+/** Returns the reason why a charge cannot be recomputed from its tokens; null if it can. */
 function obstacleOf({ formula, source }: ChargeInputs): NotRecomputed | null {
   switch (formula) {
     case "tokens":
