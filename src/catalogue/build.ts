@@ -11,7 +11,7 @@ import { resolveTasks } from "./task-prices.ts";
 import type { StatedModel, StatedTraits } from "./schema.ts";
 import type { FileLocation } from "../ports/catalogue.ts";
 
-/** A price file's text and the name that its faults are reported under. */
+/** Text of a price file, and the name that its faults use. */
 export interface PriceText {
   readonly name: string;
   readonly text: string;
@@ -21,10 +21,10 @@ export type CatalogueResult =
   | { readonly ok: true; readonly catalogue: LoadedCatalogue; readonly origins: Origins }
   | { readonly ok: false; readonly faults: readonly Fault[] };
 
-/** Builds a catalogue from files that could all be read: equal texts give an equal catalogue. */
+/** Builds a catalogue from files that could all be read. Equal texts result in equal catalogues. */
 export type CatalogueBuilder = (layers: readonly (readonly PriceText[])[]) => CatalogueResult;
 
-/** Position of a statement. */
+/** Position of a statement in the price files. */
 interface Location {
   readonly file: ReadFile;
   readonly layer: number;
@@ -34,9 +34,9 @@ interface Location {
 type LocationIn = (file: ReadFile, layer: number, path: Path) => Location;
 
 /**
- * Builds the catalogue from layers of files. A model of a later layer replaces the whole model of its id, a group the
- * group of its name. Reports every fault, in the order of the files. `unreadable`: faults of files that could not be
- * read; groups that they may state are not reported as unknown.
+ * Builds the catalogue from layers of files. A model in a later layer replaces the whole model with the same id, and
+ * a group the group with the same name. Reports all faults in file order. `unreadable` contains the faults of files
+ * that could not be read. If there are any, unknown groups are not reported, because those files may state them.
  */
 export function buildCatalogue(
   layers: readonly (readonly PriceText[])[],
@@ -76,7 +76,7 @@ export function buildCatalogue(
   return {
     ok: true,
     catalogue: catalogueOf({ entries, byName, fallback: fallback?.entry ?? null, taskUnits, routes, digest }),
-    // Only for people who ask: the places of values take ten times as long to read as the values.
+    // Computed on demand, because finding the positions of values takes ten times as long as reading the values.
     get origins() {
       origins ??= originsOf(fallback === null ? resolved : [...resolved, fallback], groups);
       return origins;
@@ -86,15 +86,15 @@ export function buildCatalogue(
 
 interface Group {
   readonly location: Location;
-  /** Null where it has a fault. */
+  /** Null if the fraction has a fault. */
   readonly fraction: Fraction | null;
 }
 
 interface Groups {
   readonly byName: ReadonlyMap<string, Group>;
-  /** Names of groups that were cut out for faults of their own. */
+  /** Names of groups that were removed because of faults. */
   readonly lost: ReadonlySet<string>;
-  /** True if all groups are known: every file could be read. */
+  /** True if all groups are known because every file could be read. */
   readonly whole: boolean;
 }
 
@@ -114,7 +114,7 @@ function groupsOf(layers: readonly (readonly ReadFile[])[], locationIn: Location
         );
       if (other?.location.layer === layer)
         location.block.report(`group "${name}" is already in ${other.location.file.name}; keep one of them`);
-      // The fraction is missing where it was cut out for its own fault.
+      // The fraction is missing if it was removed because of a fault.
       const text = group.fraction as string | undefined;
       byName.set(name, { location, fraction: text === undefined ? null : readFraction(name, text) });
     }
@@ -126,7 +126,7 @@ interface Statement extends ModelStatement {
   readonly location: Location;
 }
 
-/** The models that are in force after all layers, each id once, and the default. */
+/** Returns the models in force after all layers, with each id once, and the default. */
 function statementsOf(layers: readonly (readonly ReadFile[])[], locationIn: LocationIn) {
   const models = new Map<string, Statement>();
   let fallback: Statement | null = null;
@@ -171,8 +171,8 @@ function statementsOf(layers: readonly (readonly ReadFile[])[], locationIn: Loca
 }
 
 /**
- * The model's group; null where it has none. In place of one that is unknown, or has a fault, stands one with the whole
- * price, so that the model's other faults are found; it is reported, unless a file could not be read that may hold it.
+ * Returns the model's group; null if it has none. Reports an unknown group, unless a file that may state it could not
+ * be read. A group that is unknown or faulty gets the fraction 1, so that other faults of the model are still found.
  */
 function groupOf({ model, block }: Statement, groups: Groups): ResolvedGroup | null {
   const name = model.group ?? null;
@@ -195,7 +195,10 @@ interface Resolved {
   readonly entry: Entry;
 }
 
-/** Every name once within a layer; a later layer's id takes an earlier layer's alias over. */
+/**
+ * Returns the models by name. A name must be unique within a layer. The id of a later layer replaces an alias of an
+ * earlier one.
+ */
 function namesOf(resolved: readonly Resolved[]): ReadonlyMap<string, Entry> {
   const owners = new Map<string, Resolved>(resolved.map((each) => [each.statement.id, each]));
   const ids = new Set(owners.keys());
@@ -220,7 +223,7 @@ function namesOf(resolved: readonly Resolved[]): ReadonlyMap<string, Entry> {
   return new Map([...owners].map(([name, { entry }]) => [name, entry]));
 }
 
-/** Plain data, so that the files' texts can be let go. */
+/** Returns the origins as plain data, so that the texts of the files can be garbage collected. */
 function originsOf(resolved: readonly Resolved[], groups: Groups): Origins {
   const models = resolved.map(({ statement, group }) => {
     const { id, provider, model, defaults, location, block } = statement;
@@ -253,7 +256,7 @@ function taskUnitsOf(layers: readonly (readonly ReadFile[])[]): ReadonlyMap<stri
   return units;
 }
 
-/** Equal for equal content, however it is spread over files. */
+/** Returns a digest that depends only on the content, not on how it is split into files. */
 function digestOf(
   entries: readonly Entry[],
   fallback: Entry | null,
@@ -290,24 +293,24 @@ function inOrder(faults: readonly Fault[], files: readonly ReadFile[]): Fault[] 
   );
 }
 
-/** A model in force as its file states it: for people who ask where a price comes from, never on the path of a request. */
+/** A model in force as stated by its file. Used to explain prices to people, never to serve a request. */
 export interface ModelOrigin {
   readonly provider: string;
   readonly model: StatedModel;
-  /** Values that its file states for all of its models. */
+  /** Values that the file states for all its models. */
   readonly defaults: StatedTraits;
-  /** Its group's share of the official price; null for a model without a group. */
+  /** The group's fraction of the official price; null for a model without a group. */
   readonly fraction: Fraction | null;
   readonly file: string;
-  /** Counts from 0, the shipped files. */
+  /** Index of the layer; 0 contains the shipped files. */
   readonly layer: number;
   readonly line: number;
-  /** Line of each of its prices. */
+  /** Line of each price. */
   readonly lines: readonly number[];
 }
 
 export interface Origins {
-  /** By id; the ceiling price of unknown models among them, where one is stated. */
+  /** Origins by model id. Includes the ceiling price for unknown models, if one is stated. */
   readonly models: ReadonlyMap<string, ModelOrigin>;
   readonly groups: ReadonlyMap<string, FileLocation>;
 }

@@ -3,27 +3,27 @@ import { anyTaskType } from "../core/price.ts";
 import { matchRoute, type TaskRoute } from "../core/task-routes.ts";
 import type { Catalogue, CatalogueModel, CatalogueTask, ModelHistory, TaskQuantity } from "../ports/catalogue.ts";
 
-/** One model under all its names, at all times. */
+/** One model with all its names, at all times. */
 export type Entry = ModelHistory;
 
-/** The catalogue with what price files say beside the models. */
+/** The catalogue together with its data. */
 export interface LoadedCatalogue extends Catalogue {
-  /** Its content, as data that can be sent between threads. */
+  /** Content of the catalogue, as data that can be sent between threads. */
   readonly parts: CatalogueData;
 }
 
 export interface CatalogueData {
   readonly entries: readonly Entry[];
-  /** By id and by alias. */
+  /** Entries by id and by alias. */
   readonly byName: ReadonlyMap<string, Entry>;
-  /** Prices every model that no file names, where one is stated. */
+  /** Price of all models that no file names; null if none is stated. */
   readonly fallback: Entry | null;
   readonly taskUnits: ReadonlyMap<string, bigint>;
   readonly routes: readonly TaskRoute[];
   readonly digest: string;
 }
 
-/** Names that clients made up are remembered up to this many. */
+/** Largest number of dated or numbered model names that are cached; clients can make up any number of them. */
 const revisionsMax = 1000;
 
 export function catalogueOf(parts: CatalogueData): LoadedCatalogue {
@@ -61,7 +61,10 @@ export function catalogueOf(parts: CatalogueData): LoadedCatalogue {
   };
 }
 
-/** Spans ascend, cover all time and are few: the last that has begun holds. Nothing is allocated. */
+/**
+ * Returns the model at an instant: the last span that has begun. Spans are few, ascend and cover all time. Allocates
+ * nothing.
+ */
 function modelAt(entry: Entry, at: number): CatalogueModel {
   const { spans } = entry;
   for (let index = spans.length - 1; index >= 0; index -= 1) {
@@ -73,7 +76,10 @@ function modelAt(entry: Entry, at: number): CatalogueModel {
 
 const one: TaskQuantity = { field: null, otherwise: "1", most: "1" };
 
-/** The price of the type itself, else that of all types; one that is stated without being in force is none. */
+/**
+ * Returns the task price for the type, or otherwise the price for all types. If a price for the type is stated but
+ * not in force, the task has no price.
+ */
 function taskAt(entry: Entry, taskType: string | null, at: number): CatalogueTask {
   const { id, group, billsServerErrors } = modelAt(entry, at);
   const history =
@@ -85,13 +91,13 @@ function taskAt(entry: Entry, taskType: string | null, at: number): CatalogueTas
 
 /**
  * Suffixes that name a dated or numbered snapshot of a model: `-2024-11-20`, `-20260101`, `@20260101`, `-0613`,
- * `-001`, `-latest`. Words (`-mini`, `-audio-preview`) name another model and are none of them.
+ * `-001`, `-latest`. Words such as `-mini` or `-audio-preview` name a different model, so they do not match.
  */
 const revision = /^(.+?)(?:-(\d{4})-(\d{2})-(\d{2})|[-@](\d{4})(\d{2})(\d{2})|-(\d{2})(\d{2})|-0\d{2}|[-@]latest)$/;
 
 const nameLengthMax = 128;
 
-/** The name without its date or revision; undefined where it has none. One suffix is taken off, never two. */
+/** Returns the name without its date or revision; undefined if it has none. Removes at most one suffix. */
 export function baseName(name: string): string | undefined {
   if (name.length > nameLengthMax) return undefined;
   const match = revision.exec(name);

@@ -12,7 +12,10 @@ export interface Loaded {
   readonly origins: Origins;
 }
 
-/** Explains the price of a model, by any of its names, at an instant; undefined for a model without a price. */
+/**
+ * Explains the price of a model at an instant. Accepts any of the model's names. Returns undefined for a model
+ * without a price.
+ */
 export function explainPrice({ catalogue, origins }: Loaded, name: string, at: number): PriceExplanation | undefined {
   const model = catalogue.find(name, at);
   const origin = model && origins.models.get(model.id);
@@ -33,7 +36,7 @@ export function explainPrice({ catalogue, origins }: Loaded, name: string, at: n
   };
 }
 
-/** Names that are near to one that nothing prices, or begin like it; nearest first. */
+/** Returns known names that are similar to a name without a price or have the same beginning; nearest first. */
 export function similarNames({ origins }: Loaded, name: string): string[] {
   const known = [...origins.models].flatMap(([id, { model }]) =>
     id === ceilingPrice ? [] : [id, ...(model.aliases ?? [])],

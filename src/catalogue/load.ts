@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { buildCatalogue, type CatalogueBuilder, type CatalogueResult, type PriceText } from "./build.ts";
 import type { Fault } from "../core/fault.ts";
 
-/** Folders of price files: the shipped ones, and a user's over them. */
+/** Folders of price files: the shipped one, and the user's folder that overrides it. */
 export interface PriceFolders {
   readonly shipped: URL | string;
   readonly user?: string | undefined;
@@ -15,9 +15,9 @@ export type PriceTexts =
   | { readonly ok: false; readonly faults: readonly Fault[] };
 
 /**
- * Loads the shipped price files, then those of the user's folder over them (`*.yaml`, `*.yml`, by name).
- * Faults name shipped files by their folder's last name and the user's as the folder was given.
- * `build`: as `buildCatalogue`, for a process that loads the same files again and again.
+ * Loads the shipped price files, then the files of the user's folder (`*.yaml`, `*.yml`, by name), which override
+ * them. Faults name shipped files by the last part of their folder's path, and the user's files by the folder as
+ * given. A process that loads the same files repeatedly can pass a caching `build`.
  */
 export async function loadCatalogue(
   folders: PriceFolders,
@@ -29,7 +29,7 @@ export async function loadCatalogue(
   return unreadable.length === 0 ? build(texts) : buildCatalogue(texts, unreadable);
 }
 
-/** The files' texts, in their layers; all of them, or the faults of those that cannot be read. */
+/** Returns the texts of all files by layer, or the faults of the files that cannot be read. */
 export async function readPriceTexts(folders: PriceFolders): Promise<PriceTexts> {
   const layers = await readLayers(folders);
   const unreadable = layers.flatMap(({ faults }) => faults);
@@ -50,7 +50,7 @@ interface Layer {
   readonly faults: readonly Fault[];
 }
 
-/** One folder's files by name; hidden ones, such as an editor's locks, are none of them. */
+/** Reads the files of one folder, ordered by name. Skips hidden files, such as the lock files of editors. */
 export async function readPriceFolder(folder: string, shown: string): Promise<Layer> {
   const listed = await attempt(shown, () => readdir(folder));
   if (!listed.ok) return { texts: [], faults: [listed.fault] };

@@ -6,7 +6,7 @@ import type { RateRule } from "../ports/catalogue.ts";
 import type { Block } from "./read.ts";
 import type { StatedRates } from "./schema.ts";
 
-/** A group's share of the official price, exact: 750_000 millionths is "0.75". */
+/** A group's exact fraction of the official price: 750_000 millionths is "0.75". */
 export interface Fraction {
   readonly group: string;
   readonly text: string;
@@ -15,20 +15,23 @@ export interface Fraction {
 
 const million = 1_000_000n;
 
-/** The provider's list and the gateway's absolute rates, as a file states them. */
+/** The provider's official rates and the gateway's absolute rates, as stated by a file. */
 export interface StatedSides {
   readonly official: StatedRates;
   readonly gateway: StatedRates;
 }
 
-/** Resolved rates, or each class without an exact rate and the reason. */
+/** Resolved rates, or the classes without an exact rate and the reasons. */
 type RatesResult =
   | { readonly ok: true; readonly rates: Rates }
   | { readonly ok: false; readonly faults: readonly RateFault[] };
 
 interface RateFault {
   readonly class: TokenClass;
-  /** `none`: nothing says what it is charged. `inexact`: the share of its official rate cannot be held. */
+  /**
+   * `none`: the files do not say what the class is charged. `inexact`: the fraction of its official rate cannot be
+   * represented exactly.
+   */
   readonly kind: "none" | "inexact";
   readonly message: string;
 }
@@ -37,14 +40,17 @@ export function readFraction(group: string, text: string): Fraction {
   return { group, text, millionths: rateOf(text) };
 }
 
-/** The official rates; a class that is left out takes its parent's. `input` and `output` are stated. */
+/**
+ * Returns the official rates. A class that the file leaves out has its parent's rate. `input` and `output` are always
+ * stated.
+ */
 export function listRates(official: StatedRates): Rates {
   return fill((name) => rateOf(official[statedClass(name, official)]));
 }
 
 /**
- * Returns the rule of a class: the gateway's absolute rate; else, for cached input, the charged input rate; else the
- * group's share of the official rate; else the charged rate of the parent class. Null without any.
+ * Returns the rule for a class; null if there is none. The gateway's absolute rate comes first, then the group's
+ * fraction of the official rate, then the charged rate of the parent class. Cached input skips the fraction.
  */
 export function rateRule(name: TokenClass, stated: StatedSides, fraction: Fraction | null): RateRule | null {
   const { official, gateway } = stated;
@@ -55,7 +61,10 @@ export function rateRule(name: TokenClass, stated: StatedSides, fraction: Fracti
   return parent === null ? null : { kind: "parent", of: parent };
 }
 
-/** Returns the charged rates by class, as `rateRule` says. A class whose parent has a fault gets none of its own. */
+/**
+ * Returns the charged rates by class according to `rateRule`. A parent's fault is not reported again for its
+ * children.
+ */
 export function chargedRates(stated: StatedSides, fraction: Fraction | null): RatesResult {
   const { official, gateway } = stated;
   const rates: Partial<Record<TokenClass, PicoUsdPerToken>> = {};
@@ -83,8 +92,8 @@ export function chargedRates(stated: StatedSides, fraction: Fraction | null): Ra
 }
 
 /**
- * Returns the gateway's amount, else the group's share of the official one. Undefined after a report, which names the
- * `field` of the gateway's amount.
+ * Returns the gateway's amount, or otherwise the group's fraction of the official amount. If neither exists, reports
+ * a fault that names `field`, the field for the gateway's amount, and returns undefined.
  */
 export function chargedUsd(
   { official, gateway }: { readonly official: string; readonly gateway?: string | undefined },
@@ -103,14 +112,14 @@ function inexact(amount: string, fraction: Fraction): string {
   return `${fraction.text} of ${amount} (group "${fraction.group}") cannot be held exactly; state the rate under gateway`;
 }
 
-/** An amount that the schema has let through. */
+/** Parses an amount that the schema has validated. */
 export function usdOf(text: string): PicoUsd {
   const amount = parseUsd(text);
   invariant(amount !== undefined, "an amount passed the schema");
   return amount;
 }
 
-/** Rates next to a price of requests, where tokens cost nothing. */
+/** Rates of a price for requests or tasks, whose tokens cost nothing. */
 export const freeRates: Rates = fill(() => 0n as PicoUsdPerToken);
 
 function shareOf(amount: bigint, fraction: Fraction): bigint | undefined {
@@ -118,7 +127,7 @@ function shareOf(amount: bigint, fraction: Fraction): bigint | undefined {
   return product % million === 0n ? product / million : undefined;
 }
 
-/** A rate that the schema has let through. */
+/** Parses a rate that the schema has validated. */
 function rateOf(text: string | undefined): PicoUsdPerToken {
   const rate = text === undefined ? undefined : parseRate(text);
   invariant(rate !== undefined, "a rate passed the schema");

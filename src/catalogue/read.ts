@@ -5,22 +5,25 @@ import type { Fault } from "../core/fault.ts";
 
 export type { Path };
 
-/** A price file as it was read. */
+/** A parsed price file. */
 export type ReadFile = ReadYaml<PriceFile>;
 
-/** Reads one price file's text and checks its shape; pure, and total over any text. */
+/** Parses the text of one price file and checks its structure. Pure; accepts any text. */
 export function readPriceFile(name: string, text: string): ReadFile {
   return readYaml(name, text, { noun: "a price file", schema: priceFileSchema });
 }
 
-/** A part of a price file: its position, the faults already found in it, and the report of new ones. */
+/** A part of a price file. Knows its position and the faults already found in it, and reports new ones. */
 export interface Block {
-  /** The part of this one at a path. */
+  /** Returns the part at a path within this one. */
   at(...path: Path): Block;
-  /** Reports that the field's value, or its absence, is what the file means: it was neither cut out nor mistyped. */
+  /**
+   * Returns true if the field's value, or its absence, is what the author wrote: the field was neither removed
+   * because of a fault nor misspelled.
+   */
   reliable(field: string): boolean;
   report(message: string): void;
-  /** Line in its file, from 1. */
+  /** Returns the line number in the file, from 1. */
   line(): number;
 }
 

@@ -17,7 +17,7 @@ import type { Block } from "./read.ts";
 import { chargedRates, chargedUsd, freeRates, listRates, usdOf, type Fraction, type StatedSides } from "./rates.ts";
 import type { StatedModel, StatedPrice, StatedTraits } from "./schema.ts";
 
-/** A model as its file states it, with the file's defaults beside it. */
+/** A model as stated by its file, with the file's defaults. */
 export interface ModelStatement {
   readonly id: string;
   readonly provider: string;
@@ -25,14 +25,17 @@ export interface ModelStatement {
   readonly defaults: StatedTraits;
   /** Position of the model in its file. */
   readonly block: Block;
-  /** The file's defaults. */
+  /** Position of the file's defaults. */
   readonly defaultsBlock: Block;
 }
 
-/** Defaults for a model whose file states none; each errs on the expensive side. */
+/** Defaults for a model whose file states none. Each errs on the expensive side. */
 const fallback = { errorFactor: "1.5", tokensPerByte: "1.5", tokensPerSecond: 400 } as const;
 
-/** The model at all times, with gaps in price where none is in force; faults are reported and make it incomplete. */
+/**
+ * Returns the model at all times. The price is null while none is in force. If it reports faults, the result is
+ * incomplete.
+ */
 export function resolveModel(statement: ModelStatement, fraction: Fraction | null): readonly ModelSpan[] {
   const base = traitsOf(statement);
   const block = statement.block.at("prices");
@@ -56,7 +59,10 @@ export function pin(version: PriceVersion): PinnedPrice {
   return { id: contentId(canonical), canonical, version };
 }
 
-/** All but the price. What the model states wins over its file's defaults, and those over the fallback. */
+/**
+ * Returns all properties except the price. The model's values take precedence over its file's defaults, and those
+ * over the fallback.
+ */
 function traitsOf(statement: ModelStatement): Omit<CatalogueModel, "price"> {
   const { block, model, defaultsBlock } = statement;
   const stated: StatedTraits = { ...statement.defaults, ...model };
@@ -67,7 +73,7 @@ function traitsOf(statement: ModelStatement): Omit<CatalogueModel, "price"> {
       .report("is only for models without a tokenizer of their own; leave it out, or write `tokenizer: null`");
   }
   const needed = (field: "context_tokens" | "max_output_tokens") => {
-    // A model with task prices alone reads no tokens.
+    // A model that has only task prices needs no token limits.
     const isForTasks = model.tasks !== undefined && model.prices === undefined && block.reliable("prices");
     const missing =
       stated[field] === undefined && !isForTasks && block.reliable(field) && defaultsBlock.reliable(field);
@@ -118,14 +124,14 @@ function imageRuleOf(stated: StatedTraits["image_tokens"]): ImageRule | null {
   return { kind: "patches", side: patch, most, multiplier: permille(multiplier), longest };
 }
 
-/** A factor that the schema has let through; rates have six decimals, factors three. */
+/** Parses a factor that the schema has validated. Rates have six decimals, factors three. */
 function permille(text: string): Permille {
   const millionths = parseRate(text);
   invariant(millionths !== undefined && millionths % 1000n === 0n, "a factor passed the schema");
   return Number(millionths / 1000n) as Permille;
 }
 
-/** One price worked out, or undefined after a report of what is wrong with it. */
+/** Returns one resolved price; undefined if it reports a fault. */
 function versionOf(
   statement: ModelStatement,
   price: StatedPrice,
@@ -163,7 +169,7 @@ function versionOf(
   };
 }
 
-/** Undefined after a report. */
+/** Returns undefined if it reports a fault. */
 function serviceTiersOf(
   price: StatedPrice,
   fraction: Fraction | null,
@@ -178,7 +184,7 @@ function serviceTiersOf(
     : undefined;
 }
 
-/** Undefined after a report, and where an amount was cut out for a fault of its own. */
+/** Returns undefined if it reports a fault, or if an amount was removed because of an earlier fault. */
 function feesOf(
   price: StatedPrice,
   fraction: Fraction | null,
@@ -207,7 +213,7 @@ function flatPrice(
   return charged === undefined ? undefined : { charged, list: usdOf(flat.official) };
 }
 
-/** A flat price has no rates; what only rates can use is reported. */
+/** Returns the single free tier of a flat price. Reports fields that apply only to rates. */
 function flatTiers(price: StatedPrice, block: Block): PriceVersion["tiers"] {
   for (const field of ["gateway", "tiers", "tier_mode", "service_tiers"] as const) {
     if (price[field] !== undefined) block.at(field).report(`has no meaning next to per_request; leave "${field}" out`);
@@ -250,7 +256,7 @@ export function sidesOf(stated: {
   return { official: stated.official ?? {}, gateway: stated.gateway ?? {} };
 }
 
-/** Undefined after a report, and where a rate was cut out for a fault of its own. */
+/** Returns undefined if it reports a fault, or if a rate was removed because of an earlier fault. */
 function tierOf(
   fromPromptTokens: number | undefined,
   sides: StatedSides,
@@ -259,7 +265,7 @@ function tierOf(
 ): PriceTier | undefined {
   const charged = chargedRates(sides, fraction);
   if (!charged.ok) {
-    // One cure serves all classes that nothing is known of, so one fault is told.
+    // One fix applies to all classes without a rate, so only one fault is reported.
     const unknown = charged.faults.find(({ kind, class: name }) => kind === "none" && sidesReliable(block, name));
     for (const fault of charged.faults) {
       if (fault.kind === "inexact" || fault === unknown) block.at("official", fault.class).report(fault.message);
@@ -278,22 +284,25 @@ function sidesReliable(block: Block, name: string): boolean {
 /** Dates of a price's validity. */
 type Dated = Pick<StatedPrice, "from" | "until">;
 
-/** A price's half-open span of UTC days as instants, milliseconds since 1970. `end` is null while it has no successor. */
+/**
+ * Half-open span of UTC days in which a price is valid, in milliseconds since 1970. `end` is null while the price has
+ * no successor.
+ */
 export interface Validity {
   readonly start: number;
   readonly end: number | null;
-  /** ISO day, exclusive; the successor's `from` where the price states none. */
+  /** ISO day, exclusive; the successor's `from` if the price states no end. */
   readonly until: string | null;
 }
 
-/** Midnight UTC of an ISO day that the schema has let through. */
+/** Returns midnight UTC of an ISO day that the schema has validated, in milliseconds since 1970. */
 export function instantOf(day: string): number {
   return Date.parse(`${day}T00:00:00Z`);
 }
 
 /**
- * Returns the spans of prices in their order. A price ends where the next one begins. Reports a stated end that overlaps
- * the next price or leaves a gap, in which requests would have no price.
+ * Returns the validity of each price, in order. A price ends when the next one begins. Reports a stated end that
+ * overlaps the next price or leaves a gap, in which requests would have no price.
  */
 export function validities(prices: readonly (Dated | undefined)[], block: Block): readonly Validity[] {
   return prices.map((price, index) => {

@@ -12,7 +12,7 @@ import {
 import type { Block, ReadFile } from "./read.ts";
 import type { StatedRoute } from "./schema.ts";
 
-/** A route as a file states it; null takes away that of an earlier layer. */
+/** A route as stated by a file; null removes the route of an earlier layer. */
 interface Statement {
   readonly key: string;
   readonly file: ReadFile;
@@ -21,7 +21,10 @@ interface Statement {
   readonly stated: StatedRoute | null;
 }
 
-/** The routes that are in force after all layers, each method and path once. Faults are reported and make them incomplete. */
+/**
+ * Returns the routes in force after all layers, with each method and path once. If it reports faults, the result is
+ * incomplete.
+ */
 export function routesOf(
   layers: readonly (readonly ReadFile[])[],
   blockOf: (file: ReadFile, key: string) => Block,
@@ -49,13 +52,13 @@ function partsOf(key: string): { readonly method: RouteMethod; readonly path: st
   return { method: method as RouteMethod, path };
 }
 
-/** The same for two spellings of one route. */
+/** Returns the identity of a route, which is the same for all spellings of its path. */
 function identityOf(key: string): string {
   const { method, path } = partsOf(key);
   return `${method} /${canonicalSegments(path).join("/")}`;
 }
 
-/** Two routes that one request could be are reported at the one that was stated later. */
+/** Reports two routes that the same request can match, at the position of the later one. */
 function reportOverlaps(statements: readonly Statement[]): void {
   statements.forEach((statement, index) => {
     const { method, path } = partsOf(statement.key);
@@ -70,7 +73,7 @@ function reportOverlaps(statements: readonly Statement[]): void {
   });
 }
 
-/** Fields of each kind of route, in addition to `does`, `source` and `keys`. */
+/** Fields for each kind of route, in addition to `does`, `source` and `keys`. */
 const fieldsOf: Readonly<Record<RouteKind, readonly (keyof StatedRoute)[]>> = {
   create: ["model", "model_field", "type", "type_field", "input"],
   retrieve: ["task_field"],

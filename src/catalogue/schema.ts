@@ -6,17 +6,19 @@ import { streamKinds } from "../core/slices.ts";
 import { tokenClasses, units, type TokenClass } from "../core/usage.ts";
 
 /**
- * The shape of a price file. Every `error` is the end of the sentence "write …", so that a fault says what is wanted.
- * Nothing is transformed: a value that passes is the value that was written.
+ * Schema of a price file. Every `error` completes the sentence "write …", so that a fault says what to write. The
+ * schema transforms nothing: valid values stay as written.
  */
 
-/** Highest accepted rate: times the largest context, it stays far within 64 bits of pico-USD. */
+/** Highest accepted rate. Multiplied by the largest context, it stays well within 64 bits of pico-USD. */
 const rateMaxUsdPerMillion = "10000";
 const tokensMax = 100_000_000;
 
 const plainDecimal = /^\d{1,12}(\.\d{1,12})?$/;
 
-/** A decimal string that `reads` understands; one that only has too many digits is told so. */
+/**
+ * Returns a schema for decimal strings that `reads` accepts. A decimal with too many digits gets the error `tooFine`.
+ */
 function decimal(what: string, tooFine: string, reads: (text: string) => boolean) {
   return z
     .string({ error: what })
@@ -62,7 +64,7 @@ const day = z.iso.date({ error: "a UTC day that exists, such as 2026-08-21" });
 const flag = z.boolean({ error: "true or false" });
 const words = z.string({ error: "a few words in quotes" }).min(1, { error: "a few words in quotes" });
 
-/** An object that takes these fields only, and says so for each one it does not know. */
+/** Returns a schema for an object that accepts only these fields and reports each unknown one. */
 function block<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
   const known = Object.keys(shape);
   return z.strictObject(shape, {
@@ -100,7 +102,7 @@ const toolFee = block({
   input_tokens: whole("the most tokens that one call adds to the prompt, a whole number without quotes", 0),
 });
 
-/** The type of an item in an answer, as it is counted. */
+/** Pattern for the type of an answer's item that represents a tool call. */
 const toolCall = /^[a-z][a-z0-9_]{0,58}_call$/;
 
 const price = block({
@@ -176,7 +178,7 @@ const imageTokens = z.union(
   { error: "a block of base and tile, or of patch, most, multiplier and longest" },
 );
 
-/** A field of a request body that limits its output, by the API of the request. */
+/** Returns a schema for the name of a request field that limits output. */
 function bodyFieldOf(...names: readonly [string, ...string[]]) {
   return z.enum(names, { error: names.join(" or ") }).optional();
 }
@@ -239,10 +241,10 @@ const traits = {
     ),
 };
 
-/** Names of models as clients send them. */
+/** Pattern for model names as clients send them. */
 const modelName = /^[A-Za-z0-9][A-Za-z0-9._:@/-]{0,127}$/;
 const modelNameWords = "a model name of letters, digits and . _ : @ / -, at most 128 characters";
-/** Names of groups and providers become labels of metrics. */
+/** Pattern for names of groups and providers, which become metric labels. */
 const label = /^[a-z0-9][a-z0-9._-]{0,62}$/;
 const labelWords = "a name of small letters, digits and . _ -, at most 63 characters";
 
@@ -335,7 +337,9 @@ export type StatedTaskPrice = z.infer<typeof taskPrice>;
 export type StatedFee = z.infer<typeof toolFee>;
 export type StatedRates = Partial<Record<TokenClass, string | undefined>>;
 
-/** The same shape as JSON Schema, for editors; `pricing/schema.json` is this text and a test compares them. */
+/**
+ * Returns the schema as JSON Schema, for editors. `pricing/schema.json` contains this text, and a test compares them.
+ */
 export function priceFileJsonSchema(): string {
   const schema = z.toJSONSchema(priceFileSchema, { io: "input", reused: "ref" });
   return `${JSON.stringify({ title: "Farebox price file", ...schema }, null, 2)}\n`;

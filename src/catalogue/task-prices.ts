@@ -6,7 +6,7 @@ import { chargedUsd, freeRates, usdOf, type Fraction } from "./rates.ts";
 import { pin, validities, type ModelStatement, type Validity } from "./resolve.ts";
 import type { StatedTaskPrice } from "./schema.ts";
 
-/** The task prices of a model at all times; faults are reported and make them incomplete. */
+/** Returns the task prices of a model at all times. If it reports faults, the result is incomplete. */
 export function resolveTasks(statement: ModelStatement, fraction: Fraction | null): readonly TaskHistory[] {
   return Object.entries(statement.model.tasks ?? {}).map(([taskType, prices]) => {
     const block = statement.block.at("tasks", taskType);
@@ -62,7 +62,7 @@ function versionOf(
   };
 }
 
-/** A price of the whole task counts one; another says where the request states how many. */
+/** Returns how many units a task counts: one for a price of the whole task, otherwise the number in a request field. */
 function quantityOf(price: StatedTaskPrice, block: Block): TaskQuantity {
   if ((price.per ?? "task") === "task") {
     for (const field of ["field", "default", "max"] as const) {

@@ -8,9 +8,9 @@ import type { Fault } from "../core/fault.ts";
 import { readPriceFolder, readPriceTexts, type PriceFolders, type PriceTexts } from "./load.ts";
 import { Worker } from "node:worker_threads";
 
-/** Result of reading the files again. */
+/** Result of reloading the price files. */
 export type Reload =
-  /** They are in force; `before` is the digest of what was. */
+  /** The new prices are in force. `before` is the digest of the previous catalogue. */
   | { readonly kind: "taken"; readonly before: string; readonly catalogue: LoadedCatalogue }
   /** The previous prices stay in force. */
   | { readonly kind: "refused"; readonly faults: readonly Fault[] };
@@ -18,13 +18,13 @@ export type Reload =
 interface WatchOptions {
   readonly folders: PriceFolders;
   readonly clock: Clock;
-  /** Told of every reload that was tried. */
+  /** Called after every attempted reload. */
   readonly onReload: (reload: Reload) => void;
-  /** Time without changes before files are read, in milliseconds; 250 unless given. */
+  /** Time without changes before the files are read, in milliseconds; 250 by default. */
   readonly quietMs?: number;
-  /** Time between two reads of the user's folder without a notice of a change, in milliseconds; 5 s unless given. */
+  /** Interval at which the user's folder is read without a change notification, in milliseconds; 5000 by default. */
   readonly pollMs?: number;
-  /** Builds the first catalogue; `buildCatalogue` unless given. */
+  /** Builds the first catalogue; `buildCatalogue` by default. */
   readonly build?: CatalogueBuilder;
 }
 
@@ -32,7 +32,7 @@ export type PricesOpening =
   | { readonly ok: true; readonly prices: WatchedPrices }
   | { readonly ok: false; readonly faults: readonly Fault[] };
 
-/** Loads the prices and takes over what changes in the user's folder, until disposed of. */
+/** Loads the prices and applies changes in the user's folder until disposed. */
 export async function watchPrices(options: WatchOptions): Promise<PricesOpening> {
   const read = await readPriceTexts(options.folders);
   if (!read.ok) return read;
@@ -42,9 +42,10 @@ export async function watchPrices(options: WatchOptions): Promise<PricesOpening>
 }
 
 /**
- * The prices in force, whose place another catalogue takes as a whole or not at all. A change is noticed by the system's
- * notice of it or by a slow poll, and taken over once the texts have stood still: editors write by rename, in steps, or half.
- * The shipped files are read again only by `reload`: an update of the program under a running proxy is no change of prices.
+ * Holds the prices in force. A reload replaces the whole catalogue or nothing. A file system notification or a slow
+ * poll detects a change, which is applied once the texts stay the same, because editors may write a file in several
+ * steps. Only `reload` reads the shipped files again: updating the program under a running proxy must not change its
+ * prices.
  */
 export class WatchedPrices implements Disposable {
   readonly #options: WatchOptions;
@@ -52,10 +53,10 @@ export class WatchedPrices implements Disposable {
   readonly #checks: Loop;
   #current: LoadedCatalogue;
   #shipped: readonly PriceText[];
-  /** Fingerprint of the texts that were last taken or refused. */
+  /** Fingerprint of the texts that were last applied or refused. */
   #seen: string;
   #watcher: FSWatcher | null = null;
-  /** Read all files in the next check, the shipped ones too, even if none seems to have changed. */
+  /** True if the next check must read all files, including the shipped ones, even if none seems to have changed. */
   #isForced = false;
   readonly #listeners: (() => void)[] = [];
 
@@ -78,12 +79,12 @@ export class WatchedPrices implements Disposable {
     return this.#current;
   }
 
-  /** Calls back whenever other prices are in force. */
+  /** Calls the listener whenever new prices are in force. */
   onTaken(listener: () => void): void {
     this.#listeners.push(listener);
   }
 
-  /** Reads all files, the shipped ones too, whether or not one seems to have changed. Resolves when that is done. */
+  /** Reads and checks all files, including the shipped ones, even if none seems to have changed. Resolves when done. */
   async reload(): Promise<void> {
     this.#isForced = true;
     await this.#checks.run();
@@ -106,7 +107,7 @@ export class WatchedPrices implements Disposable {
       if (texts.ok) this.#shipped = texts.layers[0] ?? [];
       this.#current = reload.catalogue;
     }
-    // The folder itself may be another one now.
+    // The path may now refer to a different folder.
     this.#watchFolder();
     this.#options.onReload(reload);
     if (reload.kind === "taken") for (const listener of this.#listeners) listener();
@@ -116,7 +117,7 @@ export class WatchedPrices implements Disposable {
     return this.#checks.ending.aborted;
   }
 
-  /** Reads the texts until they stay the same; null where they have been judged already. */
+  /** Reads the texts until they stay the same; returns null if they have already been checked. */
   async #settled(always: boolean): Promise<PriceTexts | null> {
     const isNew = (read: PriceTexts) => always || fingerprint(read) !== this.#seen;
     let texts = await this.#read(always);
@@ -165,11 +166,11 @@ export class WatchedPrices implements Disposable {
     this.#watcher = null;
     try {
       const watcher = watch(user, { persistent: false }, () => this.#checks.wake());
-      // The poll finds what it misses.
+      // The poll detects changes that the watcher misses.
       watcher.on("error", () => watcher.close());
       this.#watcher = watcher;
     } catch {
-      // No notices here: the folder is gone, or the system has none left to give.
+      // No notifications: the folder is gone, or the system cannot watch more folders.
     }
   }
 }
@@ -178,7 +179,7 @@ function fingerprint(texts: PriceTexts): string {
   return createHash("sha256").update(JSON.stringify(texts)).digest("hex");
 }
 
-/** The thread's answer, as data. */
+/** Result of the thread, as plain data. */
 export type BuildReport =
   | { readonly ok: true; readonly parts: CatalogueData }
   | { readonly ok: false; readonly faults: readonly Fault[] };
@@ -190,10 +191,10 @@ type BuiltOnThread =
   | { readonly ok: true; readonly catalogue: LoadedCatalogue }
   | { readonly ok: false; readonly faults: readonly Fault[] };
 
-/** Runs `buildCatalogue` on a thread that ends with it. Rejects when the thread cannot run. */
+/** Runs `buildCatalogue` on a thread that ends after one build. Rejects if the thread cannot run. */
 function buildOnThread(layers: readonly (readonly PriceText[])[]): Promise<BuiltOnThread> {
   return new Promise((resolve, reject) => {
-    // The process's own flags are not for a thread: `--input-type`, for one, forbids it to have a file.
+    // The thread must not inherit the process's flags: with `--input-type`, for example, it could not run a file.
     const worker = new Worker(entry, { name: "prices", workerData: layers, execArgv: [] });
     worker.unref();
     worker.once("message", (report: BuildReport) => {

@@ -1,4 +1,7 @@
-/** Entry of the thread that builds a catalogue: checking price files takes tens of milliseconds, which no request waits for. */
+/**
+ * Entry point of the thread that builds a catalogue. Checking price files takes tens of milliseconds, for which no
+ * request should wait.
+ */
 import { parentPort, workerData } from "node:worker_threads";
 import { invariant } from "../core/assert.ts";
 import { buildCatalogue, type PriceText } from "./build.ts";

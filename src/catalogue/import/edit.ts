@@ -5,8 +5,9 @@ import { tokenClasses } from "../../core/usage.ts";
 import type { StatedPrice, StatedRates } from "../schema.ts";
 
 /**
- * A price file with the new entries of a model among its prices, everything else as it was. Undefined where the entries cannot
- * be told from the text around them: a flow list, an alias, another line ending. The caller checks what it reads as.
+ * Adds a model's new entries to its prices in a price file and keeps all other text. Returns undefined if the text is
+ * not simple enough to edit: a flow list, an alias, or CRLF line endings. The caller must check that the result
+ * parses as intended.
  */
 export function withEntries(text: string, { id, model, added }: Proposal): string | undefined {
   if (text.includes("\r")) return undefined;
@@ -19,7 +20,7 @@ export function withEntries(text: string, { id, model, added }: Proposal): strin
   const end = endOfLine(text, last[1]);
   const indent = /^ */.exec(text.slice(starts[0]))?.[0] ?? "";
   let edited = text;
-  // Begins at the end, so that earlier offsets stay valid.
+  // Starts at the end, so that earlier offsets stay valid.
   for (const each of added.toReversed()) {
     const index = (model.prices ?? []).indexOf(each.price);
     const before = (model.prices ?? [])
@@ -38,7 +39,7 @@ function startOfItem(text: string, offset: number): number {
   return /^ *- *$/.test(text.slice(start, offset)) ? start : -1;
 }
 
-/** A comment right above an item belongs to it. */
+/** Returns the start of the comments directly above an item, because they belong to it. */
 function aboveComments(text: string, start: number): number {
   let at = start;
   for (;;) {
@@ -54,7 +55,9 @@ function endOfLine(text: string, offset: number): number {
   return end < 0 ? text.length : end + 1;
 }
 
-/** A price file of these models. Texts are in quotes and decimals stay texts, so that it reads back as it was meant. */
+/**
+ * Prints a price file with these models. Text is quoted and decimals stay text, so that the file parses as intended.
+ */
 export function printProposals(title: readonly string[], proposals: readonly Proposal[]): string {
   const own = proposals.filter(({ ownPlace }) => ownPlace !== null);
   const whole = proposals.filter(({ ownPlace }) => ownPlace === null);
@@ -94,7 +97,7 @@ function modelLines({ id, kind, provider, model, added }: Proposal): string[] {
   ];
 }
 
-/** On one line, whatever it is. */
+/** Prints any value on one line. */
 function traitText(value: unknown): string {
   if (typeof value === "string") return quoted(value);
   return stringify(value, { collectionStyle: "flow", lineWidth: 0 }).trim();
@@ -193,7 +196,7 @@ function quoted(text: string): string {
   return JSON.stringify(text);
 }
 
-/** Writes a value as YAML: in quotes where it would be read as something else. */
+/** Prints a value as YAML. Quotes it if it would otherwise be read as another value. */
 function plain(value: unknown): string {
   return stringify(value, { lineWidth: 0 }).trimEnd();
 }

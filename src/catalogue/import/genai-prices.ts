@@ -20,11 +20,12 @@ import {
 } from "./table.ts";
 
 /**
- * pydantic/genai-prices: `prices/data.json` (a list of providers) or one provider's YAML file. A provider has `id` and
- * `models`; a model `id`, `match`, `context_window` and `prices`: one block, or a list of blocks `{constraint, prices}` of
- * which the last that holds is used. A price counts in USD per 1M tokens, or is `{base, tiers: [{start, price}]}`, where
- * prompts of more than `start` tokens are priced by that tier as a whole. `price_variants` are the prices of service tiers:
- * `{when: {service_tier} or {processing: batch}, constraint, prices}`.
+ * Reads pydantic/genai-prices: `prices/data.json` (a list of providers) or the YAML file of one provider. A provider
+ * has `id` and `models`. A model has `id`, `match`, `context_window` and `prices`. `prices` is one object, or a list
+ * of `{constraint, prices}` in which the last entry whose constraint holds is used. A price is in USD per 1M tokens,
+ * or is `{base, tiers: [{start, price}]}`, in which a tier prices the whole of a prompt with more than `start`
+ * tokens. `price_variants` are the prices of service tiers: `{when: {service_tier} or {processing: batch},
+ * constraint, prices}`.
  */
 export function readGenaiPrices(tree: unknown, wants: WantsProvider): TableResult {
   const providers = Array.isArray(tree) ? tree : [tree];
@@ -73,7 +74,7 @@ function modelOf(provider: string, id: string, fields: Fields, prices: readonly 
 
 const serviceTiers: Readonly<Record<string, ServiceTierName>> = { priority: "priority", flex: "flex", batch: "batch" };
 
-/** Returns the variant of each tier that began last, without those that cannot be read or have other conditions. */
+/** Returns the latest variant of each tier on this day. Skips variants that cannot be read or have other conditions. */
 function serviceTiersOf(variants: unknown, day: string): TableServiceTiers {
   const found = new Map<ServiceTierName, { readonly from: string; readonly price: TablePrice }>();
   for (const variant of Array.isArray(variants) ? variants.filter(isFields) : []) {
@@ -92,7 +93,7 @@ function serviceTiersOf(variants: unknown, day: string): TableServiceTiers {
   );
 }
 
-/** The last clause that holds prices: so blocks must stand in the order of their days. */
+/** Returns the prices. The last entry whose constraint holds is used, so the entries must be in order of their days. */
 function pricesOf(stated: unknown): TablePrice[] | string {
   const blocks = Array.isArray(stated) ? stated : [{ prices: stated }];
   const read: TablePrice[] = [];
@@ -122,13 +123,13 @@ const classes: Readonly<Record<string, TokenClass>> = {
   output_image_mtok: "image_output",
 };
 
-/** Fees for a thousand calls of a hosted tool. */
+/** Hosted tools by the field that states the fee for a thousand calls. */
 const toolFees: Readonly<Record<string, string>> = {
   web_searches_kcount: "web_search_call",
   storage_searches_kcount: "file_search_call",
 };
 
-/** Audio that was cached is cached input here: there is no class for it. */
+/** Fields for cached media, which Farebox counts as cached input because it has no class for them. */
 const withoutClass = new Set(["cache_audio_read_mtok", "cache_image_read_mtok", "cache_video_read_mtok"]);
 
 function priceOf(stated: unknown, from: string | null): PriceResult {
@@ -184,7 +185,7 @@ function tiersOf(value: unknown): Tier[] {
   return tiers.filter(isFields).map((tier) => ({ start: Number(tier["start"]), price: String(tier["price"]) }));
 }
 
-/** The price of prompts of just more than `start` tokens, as it is written. */
+/** Returns the price, as written, of prompts with slightly more than `start` tokens. */
 function reached(value: unknown, start: number): string {
   if (!isFields(value)) return String(value);
   const tier = tiersOf(value)
@@ -210,7 +211,7 @@ function fits(clause: unknown, name: string): boolean {
     case "contains":
       return name.includes(text);
     default:
-      // An expression of a foreign file is not run; the model is found by its id.
+      // Does not evaluate regular expressions of a foreign file. The model can still be found by its id.
       return false;
   }
 }

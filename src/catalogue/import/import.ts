@@ -29,8 +29,9 @@ import {
 } from "./propose.ts";
 
 /**
- * What the tables state otherwise than the price files, as a price file that is sound beside them, and as changes of own files. Pure.
- * `build`: as `buildCatalogue`, for one who imports into the same files again and again.
+ * Returns the differences between the tables and the price files: as a new price file that is valid together with the
+ * existing files, and as edits of the user's files. Pure. A process that imports into the same files repeatedly can
+ * pass a caching `build`.
  */
 export function importPrices(
   layers: readonly (readonly PriceText[])[],
@@ -74,7 +75,10 @@ export function importPrices(
   };
 }
 
-/** Returns where tables agree on another price than the files, and the models that only the tables have. */
+/**
+ * Returns the prices on which the tables agree with each other but not with the files, and the models that only the
+ * tables have.
+ */
 export function checkPrices(
   layers: readonly (readonly PriceText[])[],
   order: Pick<PriceImportParams, "tables" | "from" | "today">,
@@ -137,7 +141,7 @@ const readers = { "genai-prices": readGenaiPrices, litellm: readLitellm } as con
 
 type TablesResult = { readonly ok: true; readonly tables: readonly FormattedTable[] } | Refused;
 
-/** Every table, in its own format. */
+/** Reads all tables, each in its own format. */
 function readTables(
   { tables, from, providers }: Pick<PriceImportParams, "tables" | "from" | "providers">,
   families: ReadonlySet<string>,
@@ -168,7 +172,7 @@ function readTables(
   return { ok: true, tables: read };
 }
 
-/** Told from its shape: a list of providers, one provider, or a block by model. */
+/** Detects the format from the structure: a list of providers, one provider, or an object by model. */
 function formatOf(tree: unknown): PriceTableName | undefined {
   const isProvider = (value: unknown) =>
     isFields(value) && typeof value["id"] === "string" && Array.isArray(value["models"]);
@@ -178,12 +182,15 @@ function formatOf(tree: unknown): PriceTableName | undefined {
     : undefined;
 }
 
-/** Returns the last part of a path or an address, without a query. */
+/** Returns the last part of a path or URL, without a query. */
 function lastPart(file: string): string {
   return basename(file.replace(/^(https?:\/\/[^?#]*).*$/, "$1"));
 }
 
-/** The name of a file that is not there: "imported-litellm-2026-11-22.yaml", then "imported-litellm-2026-11-22-2.yaml". */
+/**
+ * Returns a file name that is not in use: "imported-litellm-2026-11-22.yaml", then
+ * "imported-litellm-2026-11-22-2.yaml".
+ */
 function freeName(stem: string, own: readonly PriceText[]): string {
   const taken = new Set(own.map((file) => basename(file.name)));
   for (let count = 1; ; count++) {
@@ -200,7 +207,10 @@ function titleOf(tables: readonly FormattedTable[], today: string): string[] {
   ];
 }
 
-/** Entries of models that the user's own files state, put in there; what cannot be is left for a person. */
+/**
+ * Adds new entries to the user's files that state their models. The user must add by hand what cannot be added
+ * safely.
+ */
 function editOwn(
   layers: readonly (readonly PriceText[])[],
   name: string,
@@ -235,13 +245,13 @@ function editOwn(
   return together.ok ? { edited, places } : { edited: [], places: new Map<Proposal, string>() };
 }
 
-/** Reports that the edited text states the model with exactly the proposed prices. */
+/** Returns true if the edited text states the model with exactly the proposed prices. */
 function readsAs(path: string, text: string, { id, model }: Proposal): boolean {
   const { value, faults } = readPriceFile(path, text);
   return faults.length === 0 && isDeepStrictEqual(value.models?.[id]?.prices, model.prices);
 }
 
-/** Leaves out, with the reason, what would be a fault beside the files. */
+/** Removes proposals that would be faults together with the existing files, and returns the reasons. */
 function withoutFaults(
   layers: readonly (readonly PriceText[])[],
   name: string,
@@ -259,7 +269,7 @@ function withoutFaults(
     const lines = text.split("\n");
     const faulty = new Map(faults.map((fault) => [modelAt(lines, fault.line), fault.message]));
     const remaining = left.filter(({ id, ownPlace }) => ownPlace !== null || !faulty.has(id));
-    // A fault that no model of ours has ends it, rather than asking for ever.
+    // Stops if no proposed model causes the fault; otherwise the loop would never end.
     if (remaining.length === left.length)
       return { proposals: [], leftOut: left.map(({ id }) => ({ model: id, why: faults[0]?.message ?? "" })) };
     for (const { id } of left)
@@ -269,7 +279,7 @@ function withoutFaults(
   }
 }
 
-/** The model whose lines hold this one. */
+/** Returns the id of the model that contains this line. */
 function modelAt(lines: readonly string[], line: number): string {
   const head = lines.slice(0, line).findLast((text) => /^ {2}[^ #]/.test(text)) ?? "";
   return head

@@ -18,9 +18,9 @@ import {
 } from "./table.ts";
 
 /**
- * litellm's `model_prices_and_context_window.json`: a block by model, `provider/` before the name of most; costs in USD a
- * token. `…_above_200k_tokens` prices prompts of more than 200000 tokens as a whole, as each `range` of `tiered_pricing` does;
- * `…_priority`, `…_flex` and `…_batches` are the rates of service tiers.
+ * Reads litellm's `model_prices_and_context_window.json`: one object for each model, most with `provider/` before the
+ * name. Costs are in USD per token. `…_above_200k_tokens` prices the whole of a prompt with more than 200000 tokens,
+ * as does each `range` of `tiered_pricing`. `…_priority`, `…_flex` and `…_batches` are rates of service tiers.
  */
 export function readLitellm(tree: unknown, wants: WantsProvider): TableResult {
   const entries = isFields(tree)
@@ -50,7 +50,7 @@ export function readLitellm(tree: unknown, wants: WantsProvider): TableResult {
     }
     const id = name.startsWith(`${stated}/`) ? name.slice(stated.length + 1) : name;
     const price = priceOf(fields);
-    // Some models come twice, with and without `provider/`: the name with it is the provider's own.
+    // Some models occur twice, with and without `provider/`. The entry with it is the provider's own.
     if (typeof price === "string") leftOut.push({ model: id, why: price });
     else if (id !== name || !models.has(id)) models.set(id, modelOf(id, provider, fields, price));
   }
@@ -103,7 +103,7 @@ function priceOf(fields: Fields): PriceResult {
   return faultOfRates(read.official) ?? { from: null, ...read, perRequest: null };
 }
 
-/** A tier that does not state both rates, or that cannot be held exactly, is none. */
+/** Returns the service tiers. Skips tiers without both rates and tiers with inexact rates. */
 function serviceTiersOf(fields: Fields): TableServiceTiers {
   const found = tierEndings.flatMap(([name, ending]) => {
     const read = ratesOf(fields, ending);
@@ -117,7 +117,7 @@ interface Read {
   readonly tiers: readonly { readonly from_prompt_tokens: number; readonly official: StatedRates }[];
 }
 
-/** Fields of the standard tier have no ending. */
+/** Reads the rates of fields with this ending. Fields of the standard tier have none. */
 function ratesOf(fields: Fields, ending: string): Read | string {
   const starts = new Map<number, StatedRates>();
   for (const [field, value] of Object.entries(fields)) {
@@ -136,7 +136,7 @@ function ratesOf(fields: Fields, ending: string): Read | string {
   return inTiers(starts);
 }
 
-/** `[{range: [0, 32000], input_cost_per_token, …}, …]` */
+/** Reads `[{range: [0, 32000], input_cost_per_token, …}, …]`. */
 function rangesOf(ranges: readonly unknown[]): Read | string {
   const starts = new Map<number, StatedRates>();
   for (const range of ranges) {
@@ -154,7 +154,7 @@ function inTiers(starts: ReadonlyMap<number, StatedRates>): Read {
   const official = withoutZeros(starts.get(0) ?? {});
   const tiers: { from_prompt_tokens: number; official: StatedRates }[] = [];
   for (const [start, changed] of [...starts].filter(([from]) => from > 0).sort(([a], [b]) => a - b)) {
-    // A class that a tier does not state is priced as below it.
+    // A class that the tier does not state keeps the rate of the tier below.
     const below = tiers.at(-1)?.official ?? official;
     tiers.push({ from_prompt_tokens: start + 1, official: withoutZeros(Object.assign({}, below, changed)) });
   }

@@ -5,7 +5,7 @@ import type { PriceDifference } from "../../ports/price-import.ts";
 import type { StatedRates } from "../schema.ts";
 import type { ServiceTierName, TableModel, TablePrice, TableServiceTiers } from "./table.ts";
 
-/** A model as one of several tables states it. */
+/** A model as stated by one of several tables. */
 export interface Found {
   /** The table's name for messages. */
   readonly table: string;
@@ -15,16 +15,19 @@ export interface Found {
 interface MergeTerms {
   /** ISO day on which the prices are compared. */
   readonly day: string;
-  /** Tables that must state a rate for it to be used. */
+  /** Smallest number of tables that must state a rate for it to be used. */
   readonly least: number;
 }
 
 type Merged =
   | { readonly ok: true; readonly model: TableModel; readonly differing: readonly PriceDifference[] }
-  /** A rate without which there is no price is among them. */
+  /** The tables differ on a rate that every price needs. */
   | { readonly ok: false; readonly differing: readonly PriceDifference[] };
 
-/** One model for what several tables state of it: a rate or fee on which they differ is in none of its prices. */
+/**
+ * Merges the statements of several tables into one model. A rate or fee on which they differ is left out of all its
+ * prices.
+ */
 export function mergeModels(found: readonly [Found, ...Found[]], { day, least }: MergeTerms): Merged {
   const [{ model }, ...others] = found;
   if (others.length === 0 && least === 1) return { ok: true, model, differing: [] };
@@ -37,7 +40,7 @@ export function mergeModels(found: readonly [Found, ...Found[]], { day, least }:
   });
   const merged = mergePrices(now, least, report);
   if (merged === undefined) return { ok: false, differing };
-  // An announced price is mostly known to one table alone.
+  // Usually only one table knows an announced price.
   const later = found.flatMap(({ model: { prices } }) => prices.filter(({ from }) => from !== null && from > day));
   const days = [...new Set(later.map(({ from }) => from ?? ""))].sort();
   const announced = days.flatMap((from) => later.find((price) => price.from === from) ?? []);
@@ -78,7 +81,7 @@ interface Priced {
   readonly price: TablePrice;
 }
 
-/** Undefined where they differ on what a price cannot be without. */
+/** Returns undefined if the tables differ on a value that every price needs. */
 function mergePrices(all: readonly Priced[], least: number, report: Report): TablePrice | undefined {
   const flat = all.filter(({ price }) => price.perRequest !== null);
   if (flat.length > 0) {
@@ -132,7 +135,7 @@ interface Rated {
   readonly tiers: TablePrice["tiers"];
 }
 
-/** Undefined where they differ on input, output, or the prompts from which a tier holds. */
+/** Returns undefined if the tables differ on input, output or the prompt sizes at which tiers begin. */
 function mergeRates(
   all: readonly Rated[],
   prefix: string,
@@ -172,7 +175,10 @@ function mergeClasses(
   return merged.input === undefined || merged.output === undefined ? undefined : merged;
 }
 
-/** The value that all state, where enough do. */
+/**
+ * Returns the value on which all tables that state one agree; undefined if fewer than `least` state one, or if they
+ * differ.
+ */
 function agreed(
   name: string,
   stated: PriceDifference["stated"],

@@ -10,33 +10,33 @@ import { mergeModels, type Found } from "./merge.ts";
 import type { LeftOut, ReadTable, TableModel, TablePrice, TableServiceTiers } from "./table.ts";
 
 interface ProposalTerms {
-  /** ISO day of the new entries whose table gives no later one. */
+  /** ISO day of new entries, unless their table states a later one. */
   readonly fromDate: string;
-  /** The source of an entry, by the names of the tables that state it. */
+  /** Returns the source text of an entry from the names of the tables that state it. */
   readonly source: (tables: readonly string[]) => string;
-  /** Group of models that are new. */
+  /** Group of new models. */
   readonly group: string;
   readonly wantsModel: (id: string) => boolean;
   /** True to propose models that no file names. */
   readonly withNew: boolean;
 }
 
-/** A model as it would be stated, whole: with the prices that it has, and the new ones among them. */
+/** A model as it would be stated in full, with its existing and its new prices. */
 export interface Proposal {
   readonly id: string;
   readonly kind: "new" | "changed";
   readonly provider: string;
   readonly model: StatedModel;
   readonly added: readonly AddedPrice[];
-  /** Position of the model in the user's own folder, for entries that must be added there by hand; null for none. */
+  /** Position of the model in the user's own folder, where the entries must be added; null for other models. */
   readonly ownPlace: { readonly file: string; readonly line: number } | null;
 }
 
 export interface AddedPrice {
   readonly price: StatedPrice;
-  /** Price in force before; null for none. */
+  /** Price in force before this one; null if there is none. */
   readonly before: StatedPrice | null;
-  /** Classes that the table leaves out, kept from the entry before. */
+  /** Classes that the table leaves out. Their rates come from the previous entry. */
   readonly kept: readonly TokenClass[];
 }
 
@@ -53,7 +53,10 @@ export interface NamedTable {
   readonly table: ReadTable;
 }
 
-/** New dated entries where the tables' price is not the one in force, and models that no file names. Pure. */
+/**
+ * Returns new dated entries for models whose price in the tables differs from the one in force, and models that no
+ * file names. Pure.
+ */
 export function propose(
   tables: readonly NamedTable[],
   loaded: { readonly catalogue: Catalogue; readonly origins: Origins },
@@ -67,7 +70,7 @@ export function propose(
   const differing: PriceDifference[] = [];
   const proposals: Proposal[] = [];
   let unchanged = 0;
-  /** Undefined where the tables differ on what a price cannot be without. */
+  /** Returns undefined if the tables differ on a value that every price needs. */
   const mergedOf = (id: string, found: readonly [Found, ...Found[]]): TableModel | undefined => {
     const merged = mergeModels(found, { day: terms.fromDate, least: 1 });
     differing.push(...merged.differing.map((each) => ({ ...each, model: id })));
@@ -134,13 +137,13 @@ export function propose(
 }
 
 interface MatchedModels {
-  /** Models of the price files with what the tables state of them, in the order of the files. */
+  /** Models of the price files with their statements in the tables, in the order of the files. */
   readonly known: readonly {
     readonly id: string;
     readonly origin: ModelOrigin;
     readonly found: readonly [Found, ...Found[]];
   }[];
-  /** Models that no price file names, each once, as each table states it. */
+  /** Models that no price file names, each once, with the statement of each table. */
   readonly rest: readonly (readonly [Found, ...Found[]])[];
 }
 
@@ -180,8 +183,9 @@ function isSameModel(one: TableModel, other: TableModel): boolean {
 const emptyOrigin = { model: {}, defaults: {}, fraction: null, file: "", layer: 0, line: 0, lines: [] };
 
 /**
- * By its id, else by what the table says of names, else by one of the names that it has here; within the family. A prefix that
- * a table gives for one model of ours (claude-opus-5) does not name another one (claude-opus-5-5).
+ * Returns the table's model for one of Farebox's, within the family: by its id, otherwise by the table's names and
+ * patterns, otherwise by one of its aliases. A pattern does not match if the table's id is that of another Farebox
+ * model: the prefix claude-opus-5 must not match claude-opus-5-5.
  */
 function tableModelOf(
   models: readonly TableModel[],
@@ -198,7 +202,7 @@ function tableModelOf(
   );
 }
 
-/** Returns the model with the values that its file states for all of its models. */
+/** Returns the model together with its file's defaults. */
 function wholeModel({ model, defaults }: ModelOrigin): StatedModel {
   const { error_factor, ...whole } = { ...defaults, ...model };
   return (whole.tokenizer ?? null) === null && error_factor !== undefined ? { ...whole, error_factor } : whole;
@@ -229,7 +233,7 @@ function newModel(
     ...(aliases.length > 0 && { aliases }),
     group,
     ...traits,
-    // That a family's tokenizer is published says nothing of its next model.
+    // A published tokenizer of the family does not imply that its next model uses it.
     ...(relative === undefined && { tokenizer: null }),
     context_tokens: contextTokens,
     max_output_tokens: Math.min(outputTokens, contextTokens),
@@ -237,7 +241,7 @@ function newModel(
   };
 }
 
-/** The prices with the table's among them, and which those are. */
+/** Returns the prices including those of the table, and separately the added ones. */
 function additions(
   before: readonly StatedPrice[],
   found: TableModel,
@@ -323,7 +327,7 @@ function entryOf(
   return { price, kept };
 }
 
-/** The table's service tiers, and those of the entry before that it does not state; rates that it leaves out are kept. */
+/** Returns the table's service tiers, plus tiers and rates of the previous entry that the table does not state. */
 function serviceTiersOf(table: TableServiceTiers, before: StatedPrice | null): Pick<StatedPrice, "service_tiers"> {
   const all = serviceTierNames.flatMap((name) => {
     const [stated, own] = [table[name], before?.service_tiers?.[name]];
@@ -354,10 +358,10 @@ function minimumOf(before: StatedPrice | null): Pick<StatedPrice, "minimum"> {
   return before?.minimum === undefined ? {} : { minimum: before.minimum };
 }
 
-/** Tokens that one call of a tool may add to a prompt; no table states them. */
+/** Largest number of tokens that a tool call is assumed to add to a prompt; no table states it. */
 const assumedInputTokens = 16_000;
 
-/** The table's fees, and those of the entry before that it does not state. */
+/** Returns the table's fees, plus fees of the previous entry that the table does not state. */
 function feesOf({ fees = {} }: TablePrice, before: StatedPrice | null): Pick<StatedPrice, "fees"> {
   const stated = Object.entries(fees).map(([tool, usd]): [string, StatedFee] => {
     const own = before?.fees?.[tool];
@@ -367,7 +371,7 @@ function feesOf({ fees = {} }: TablePrice, before: StatedPrice | null): Pick<Sta
   return Object.keys(all).length === 0 ? {} : { fees: all };
 }
 
-/** Fees that are another one in the table, each with both amounts. */
+/** Returns the fees that differ in the table, each with both amounts. */
 function changedFees(
   after: Readonly<Record<string, string>>,
   before: StatedPrice["fees"],
@@ -382,14 +386,14 @@ function changedFees(
 
 type WholeRates = NonNullable<StatedPrice["official"]>;
 
-/** Returns the rates in the order of the classes; both readers ensure input and output. */
+/** Returns the rates in the order of the classes. Both readers ensure that input and output are stated. */
 function complete(rates: StatedRates): WholeRates {
   return Object.fromEntries(
     tokenClasses.flatMap((name) => (rates[name] === undefined ? [] : [[name, rates[name]]])),
   ) as WholeRates;
 }
 
-/** Reports that the table states another price. */
+/** Returns true if the table states a different price. */
 function differs(table: TablePrice, stated: StatedPrice, serviceTiers: TableServiceTiers): boolean {
   return priceChanges(table, serviceTiers, stated).length > 0;
 }
@@ -400,7 +404,10 @@ export interface PriceChange {
   readonly after: string | null;
 }
 
-/** Returns the differences between table and entry, each with both amounts; null where one states nothing. */
+/**
+ * Returns the differences between the table and the entry, each with both amounts; an amount is null if it is not
+ * stated.
+ */
 export function priceChanges(
   table: TablePrice,
   serviceTiers: TableServiceTiers,
@@ -429,7 +436,10 @@ type RatedTiers = {
   readonly tiers?: readonly { readonly from_prompt_tokens: number; readonly official: StatedRates }[] | undefined;
 };
 
-/** Returns changes of the rates and of those of long prompts. A tier that only one of the two has is shown by its input. */
+/**
+ * Returns the changed rates, including those of tiers for long prompts. A removed tier is represented by its input
+ * rate.
+ */
 function changedRates(after: RatedTiers, before: RatedTiers | null | undefined): PriceChange[] {
   const [now, was] = [after.tiers ?? [], before?.tiers ?? []];
   const within = (tiers: typeof now, from: number) => tiers.find((each) => each.from_prompt_tokens === from);
@@ -451,7 +461,10 @@ function changedRates(after: RatedTiers, before: RatedTiers | null | undefined):
   ];
 }
 
-/** Classes whose rate is another one in `after`, of those that it states; each with both rates. */
+/**
+ * Returns the classes whose rate in `after` differs, each with both rates. Ignores classes that `after` does not
+ * state.
+ */
 function changedClasses(
   after: StatedRates,
   before: StatedRates,

@@ -3,20 +3,20 @@ import type { StatedRates } from "../schema.ts";
 import { parseDocument } from "yaml";
 import { formatRate, formatUsd, type PicoUsd, type PicoUsdPerToken } from "../../core/money.ts";
 
-/** A price as another table states it, in the words of a price file. */
+/** A price as stated by an external table, converted to the fields of a price file. */
 export interface TablePrice {
-  /** ISO day; null where the table gives none. */
+  /** ISO day; null if the table states none. */
   readonly from: string | null;
-  /** Exactly one of `official` and `perRequest` is there. */
+  /** Exactly one of `official` and `perRequest` is not null. */
   readonly official: StatedRates | null;
   readonly tiers: readonly { readonly from_prompt_tokens: number; readonly official: StatedRates }[];
-  /** USD. */
+  /** Price of one request, in USD. */
   readonly perRequest: string | null;
-  /** USD of one call of a hosted tool, by the type of its item; absent for none that the table states. */
+  /** Fee in USD for one hosted tool call, by the type of its item; absent if the table states none. */
   readonly fees?: Readonly<Record<string, string>>;
 }
 
-/** Rates of service tiers by their name, as far as the table states them. */
+/** Rates of service tiers by name, if the table states them. */
 export type TableServiceTiers = Readonly<
   Partial<Record<ServiceTierName, Pick<TablePrice, "tiers"> & { readonly official: StatedRates }>>
 >;
@@ -25,20 +25,20 @@ export type ServiceTierName = (typeof serviceTierNames)[number];
 
 export interface TableModel {
   readonly id: string;
-  /** The family, by the name that it has here. */
+  /** Name of the family in Farebox's price files. */
   readonly provider: string;
-  /** Other exact names of it. */
+  /** Other exact names of the model. */
   readonly names: readonly string[];
   matches(name: string): boolean;
   readonly contextTokens: number | null;
   readonly maxOutputTokens: number | null;
-  /** Ascending; only the first may have no day. */
+  /** Prices in ascending order; only the first may have no day. */
   readonly prices: readonly TablePrice[];
   /** Returns the service tiers of the price in force on an ISO day. */
   serviceTiers(day: string): TableServiceTiers;
 }
 
-/** A model that is not proposed, and the reason. */
+/** A model that is not proposed, and why. */
 export interface LeftOut {
   readonly model: string;
   readonly why: string;
@@ -47,7 +47,7 @@ export interface LeftOut {
 export interface ReadTable {
   readonly models: readonly TableModel[];
   readonly leftOut: readonly LeftOut[];
-  /** All providers of the file, as it names them. */
+  /** All providers in the file, by the file's names. */
   readonly providers: readonly string[];
 }
 
@@ -55,7 +55,7 @@ export type TableResult =
   | { readonly ok: true; readonly table: ReadTable }
   | { readonly ok: false; readonly problem: string };
 
-/** Selects providers of a file, by the file's name and by the family's name here. */
+/** Selects providers by their name in the file and by the family's name in Farebox. */
 export type WantsProvider = (name: string, family: string) => boolean;
 
 export type Fields = Readonly<Record<string, unknown>>;
@@ -64,15 +64,15 @@ export function isFields(value: unknown): value is Fields {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** A whole number that the reader left as text; null for anything else. */
+/** Parses a positive whole number that `readTree` left as text; null for any other value. */
 export function countOf(value: unknown): number | null {
   return typeof value === "string" && /^\d{1,9}$/.test(value) && Number(value) > 0 ? Number(value) : null;
 }
 
-/** A table's price, or a sentence on why it cannot be taken over. */
+/** A price of the table, or a sentence that explains why it cannot be imported. */
 export type PriceResult = TablePrice | string;
 
-/** The families that have another name here. */
+/** Families that have a different name in Farebox. */
 const families: Readonly<Record<string, string>> = {
   gemini: "google",
   "x-ai": "xai",
@@ -81,18 +81,24 @@ const families: Readonly<Record<string, string>> = {
   dashscope: "qwen",
 };
 
-/** A family by its name here. */
+/** Returns the Farebox name of a provider's family. */
 export function familyOf(provider: string): string {
   return families[provider] ?? provider;
 }
 
-/** A rate of 0 beside a priced prompt is more likely unknown: written cache tokens that no list gives away, for one. */
+/**
+ * Removes rates of 0 if the prompt has a price, because they more likely mean "unknown". For example, no provider
+ * offers cache writes for free. Keeps the output rate.
+ */
 export function withoutZeros(rates: StatedRates): StatedRates {
   if (rates.input === undefined || rates.input === "0.00") return rates;
   return Object.fromEntries(Object.entries(rates).filter(([name, rate]) => name === "output" || rate !== "0.00"));
 }
 
-/** Checks shared by both tables: a chat model has both rates, and one that costs nothing is more likely unknown. */
+/**
+ * Returns why rates cannot be imported; undefined if they can. A chat model has both rates, and two rates of 0
+ * probably mean that the price is unknown.
+ */
 export function faultOfRates({ input, output }: StatedRates): string | undefined {
   if (input === undefined || output === undefined)
     return `no price of ${input === undefined ? "input" : "output"} tokens: not a chat model`;
@@ -103,7 +109,7 @@ export function faultOfRates({ input, output }: StatedRates): string | undefined
 
 type TreeResult = { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly problem: string };
 
-/** Reads JSON or YAML with every number as the text that it is written in: as a float it would be another one. */
+/** Parses JSON or YAML. Numbers stay text, because conversion to floating point could change them. */
 export function readTree(text: string): TreeResult {
   return /^\s*[[{]/.test(text) ? readJson(text) : readYaml(text);
 }
@@ -124,19 +130,22 @@ function readYaml(text: string): TreeResult {
   return error === undefined ? { ok: true, value: document.toJS() } : { ok: false, problem: error.message };
 }
 
-/** USD per 1M tokens from a decimal, exponent allowed, that counts in USD per 10^unit tokens; undefined when not exact. */
+/**
+ * Converts a decimal, with an optional exponent, from USD per 10^unit tokens to USD per 1M tokens; undefined if the
+ * result is not exact.
+ */
 export function rateOf(decimal: string, unit: 0 | 6): string | undefined {
   const value = scaled(decimal, 6 + (6 - unit));
   return value === undefined ? undefined : formatRate(value as PicoUsdPerToken);
 }
 
-/** USD for one request from USD for a thousand; undefined when not exact. */
+/** Converts USD per thousand requests to USD per request; undefined if the result is not exact. */
 export function usdOfThousand(decimal: string): string | undefined {
   const value = scaled(decimal, 12 - 3);
   return value === undefined ? undefined : formatUsd(value as PicoUsd);
 }
 
-/** The decimal times 10^places, where that is a whole number. */
+/** Returns the decimal times 10^places; undefined if that is not a whole number. */
 function scaled(decimal: string, places: number): bigint | undefined {
   const match = /^(\d{1,40})(?:\.(\d{1,40}))?(?:[eE]([+-]?\d{1,2}))?$/.exec(decimal);
   if (match === null) return undefined;

@@ -7,7 +7,7 @@ type WriteResult =
   | { readonly ok: true; readonly paths: readonly string[] }
   | { readonly ok: false; readonly problem: string };
 
-/** A file to write: a new one, or one that still has the text that it had when it was read. */
+/** A file to write. `before` is null for a new file. An existing file must still have this text. */
 interface FileToWrite {
   readonly path: string;
   readonly before: string | null;
@@ -15,8 +15,8 @@ interface FileToWrite {
 }
 
 /**
- * Writes price files whole or not at all: each has a name that no one reads until all are on the disk. A new one never takes
- * the place of a file that is there, and an edited one is left alone if someone else changed it meanwhile.
+ * Writes all price files or none. Each gets a temporary name that no one reads until all are on disk. A new file
+ * never replaces an existing one, and a file that someone else has changed in the meantime stays as it is.
  */
 export async function writeFiles(files: readonly FileToWrite[]): Promise<WriteResult> {
   const unfinished: { readonly temporary: string; readonly file: FileToWrite }[] = [];
@@ -37,7 +37,7 @@ export async function writeFiles(files: readonly FileToWrite[]): Promise<WriteRe
       current = path;
       if (before !== null && (await readFile(path, "utf8")) !== before) return changedMeanwhile(path);
     }
-    // New ones first: that a name is taken is found before anything is changed.
+    // Places new files first, so that a name conflict is found before an existing file changes.
     for (const { temporary, file } of unfinished.toSorted(
       (a, b) => Number(a.file.before !== null) - Number(b.file.before !== null),
     )) {
@@ -65,7 +65,7 @@ function changedMeanwhile(path: string): WriteResult {
   return { ok: false, problem: `${path} was changed meanwhile and stays as it is; run the import again` };
 }
 
-/** False where the path is taken. */
+/** Returns false if the path is taken. */
 async function placeNew(temporary: string, path: string): Promise<boolean> {
   try {
     await link(temporary, path);
