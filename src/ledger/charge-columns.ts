@@ -7,10 +7,10 @@ import { tokenClasses, type TokenClass } from "../core/usage.ts";
  * from these lists.
  */
 
-/** A column with its type in PostgreSQL. `Given`: its value in a command; `Stored`: in a row, read with safe integers. */
+/** A column with its type in PostgreSQL. `Given`: type in a command. `Stored`: type in a row read with safe integers. */
 interface Column<Given, Stored = Given> {
   readonly type: "text" | "bigint" | "double precision";
-  /** Value until it is set. */
+  /** Value until a command sets the column. */
   readonly unset: null | 0;
   /** For the compiler alone. */
   readonly types?: { readonly given: Given; readonly stored: Stored };
@@ -25,10 +25,10 @@ const text = <Text extends string>(): Column<Text> => ({ type: "text", unset: nu
 const whole = (): Column<number, bigint> => ({ type: "bigint", unset: null });
 const amount = (): Column<PicoUsd> => ({ type: "bigint", unset: null });
 const real = (): Column<number> => ({ type: "double precision", unset: null });
-/** A whole number, or 1 for true; 0 until it is set. */
+/** Column of a whole number, or of 1 for true; 0 until a command sets it. */
 const count = (): Column<number, bigint> => ({ type: "bigint", unset: 0 });
 const orNull = <Given, Stored>(column: Column<Given, Stored>) => column as Column<Given | null, Stored | null>;
-/** Null until the charge is settled. */
+/** Column that is null until the charge is settled. */
 const settled = <Given, Stored>(column: Column<Given, Stored>) => column as Column<Given, Stored | null>;
 
 const hold = {
@@ -84,7 +84,7 @@ const note = {
   delivered_output: orNull(whole()),
 };
 
-/** Columns that no command sets alone. */
+/** Columns that the ledger sets. */
 type LedgerColumns = {
   readonly seq: bigint;
   readonly id: string;
@@ -101,19 +101,19 @@ export type ChargeRow = LedgerColumns & StoredOf<typeof hold & typeof post & typ
 
 type Value = string | number | bigint | boolean | null;
 
-/** Values of a list in its order: a flat array, because a property name costs time on the way to a thread. */
+/** Values in the order of a list. A flat array, because sending property names to a thread takes time. */
 export interface Values<Given> extends ReadonlyArray<Value> {
   /** For the compiler alone. */
   readonly given?: Given;
 }
 
-/** Columns that one kind of command sets. `Terms`: what it carries beside them, stored elsewhere or not at all. */
+/** Columns that one kind of command sets. `Terms`: additional values of the command, stored elsewhere or not at all. */
 export class ColumnList<C extends Columns, Terms = unknown> {
   readonly columns: C;
   readonly names: NamesOf<C>;
   readonly #carried: readonly string[];
   readonly #indexes: Readonly<Record<string, number>>;
-  /** Returns the values of a command by their names. A view: take names out of it, do not copy it. */
+  /** Returns a view of a command's values by name. Read single names from it; do not copy it. */
   readonly read: (values: Values<GivenOf<C> & Terms>) => GivenOf<C> & Terms;
 
   constructor(columns: C, terms: readonly (keyof Terms & string)[] = []) {
@@ -127,13 +127,13 @@ export class ColumnList<C extends Columns, Terms = unknown> {
 
   /** Returns the values of a command. */
   of(given: GivenOf<C> & Terms): Values<GivenOf<C> & Terms> {
-    // Pushed: an array from `map` may have holes to V8, which clones it three times as slowly.
+    // Not `map`: V8 treats its result as an array that may have holes, and clones it three times as slowly.
     const values: Value[] = [];
     for (const name of this.#carried) values.push(given[name as keyof typeof given] as Value);
     return values;
   }
 
-  /** Returns the values of the columns alone, in the order of `names`, with those that the ledger decides. */
+  /** Returns the values of the columns in the order of `names`, without terms. `decided`: values that the ledger sets. */
   stored(values: Values<GivenOf<C> & Terms>, decided: Partial<GivenOf<C>> = {}): (string | number | bigint | null)[] {
     const stored = values.slice(0, this.names.length) as (string | number | bigint | null)[];
     for (const name in decided)
@@ -161,7 +161,7 @@ function viewClass<Given>(names: readonly string[]): new (values: readonly Value
 }
 
 interface HoldTerms {
-  /** Text of its price, to be stored before the charge; null if it is stored. */
+  /** Text of the price, to store before the charge; null if it is stored already. */
   readonly canonical: string | null;
   readonly bounded: boolean;
   readonly firstSlice: PicoUsd | null;

@@ -21,14 +21,14 @@ import { basisOf } from "./rows/charges.ts";
 import type { RunCommand, RunReply, WriteName } from "./tables/tables.ts";
 
 /*
- * Everything that a writer can be asked to do. The frequent commands are flat arrays, because they cross to the writer's
- * thread by structured clone, where each object and each property name costs time.
+ * Commands for a writer. Frequent commands are flat arrays, because structured clone copies them to the writer's thread, and
+ * each object and property name takes time.
  */
 
 export type HoldCommand = readonly [op: "hold", id: string, values: ValuesOf<typeof holdColumns>];
-/** Remembers what was written under an idempotency key; null only looks. */
+/** Stores the value written under an idempotency key. If `written` is null, only reads. */
 export type WrittenCommand = readonly [op: "written", idempotency: string, written: string | null, at: number];
-/** Takes note of what a stream showed of its model; null only looks. */
+/** Stores an observation of a stream. If `seen` is null, only reads. */
 export type StreamsCommand = readonly [op: "streams", seen: StreamObservation | null, at: number];
 export type ExtendCommand = readonly [op: "extend", id: string, amount: PicoUsd, atLeast: PicoUsd];
 /** `notes`: null for most charges. */
@@ -42,18 +42,18 @@ export type VoidCommand = readonly [op: "void", id: string, values: ValuesOf<typ
 export type AdjustCommand = readonly [op: "adjust", id: string, correction: Correction];
 export type BindTaskCommand = readonly [op: "bindTask", task: NewTask];
 export type ObserveTaskCommand = readonly [op: "observeTask", taskId: string, observation: TaskObservation];
-/** What of an ending stands in the task's own row. */
+/** Details of a task's end that are stored in the task's own row. */
 export type TaskEndDetails = Omit<TaskEnding, "settlement" | "end"> & { readonly at: number };
-/** Ends the charge as the command in it says, and the task with it. */
+/** Settles a charge with the contained command, and ends its task. */
 export type EndTaskCommand = readonly [
   op: "endTask",
   settling: PostCommand | VoidCommand,
   taskId: string,
   details: TaskEndDetails,
 ];
-/** Ends up to `count` holds of dead owners. */
+/** Settles at most `count` holds of dead owners. */
 export type RecoverCommand = readonly [op: "recover", at: number, count: number];
-/** Writes what changes nothing: done says that a write is possible. */
+/** Tests if a write is possible, with a write that changes nothing. */
 export type TouchCommand = readonly [op: "touch"];
 
 export type Command =
@@ -90,23 +90,23 @@ export type ReplyTo<C extends Command> = C extends readonly ["run", infer Name e
   ? RunReply<Name>
   : Replies[C[0]];
 
-/** What became of one command of a batch. Of an `unavailable` one nothing was written. */
+/** Outcome of one command in a batch. `unavailable`: nothing was written. */
 export type Outcome =
   | { readonly kind: "done"; readonly reply: Replies[keyof Replies] }
   | { readonly kind: "unavailable"; readonly message: string }
-  /** A bug, or an amount beyond 64 bits: nothing was written, and trying again would not help. */
+  /** A bug, or an amount beyond 64 bits. Nothing was written, and a retry would fail too. */
   | { readonly kind: "failed"; readonly message: string };
 
 export interface BatchResult {
-  /** In the order of the commands. */
+  /** Outcomes in the order of the commands. */
   readonly outcomes: readonly Outcome[];
-  /** Time that the transaction took. */
+  /** Duration of the transaction, in seconds. */
   readonly seconds: number;
-  /** Whether keys, teams, budgets or settings were changed. */
+  /** True if the batch changed keys, teams, budgets or settings. */
   readonly changed: boolean;
 }
 
-/** Carries batches to a writer, one at a time. A rejection means that the writer died and the outcome is unknown. */
+/** Sends batches to a writer, one at a time. A rejection means that the writer failed and the outcome is unknown. */
 export interface BatchChannel {
   apply(commands: readonly Command[]): Promise<BatchResult>;
   close(): Promise<void>;
@@ -147,7 +147,7 @@ export function holdCommand(request: HoldRequest, withCanonical: boolean): HoldC
   return ["hold", request.id, values];
 }
 
-/** Returns the columns of a hold of this amount, in their order, with its basis under these windows. */
+/** Returns the column values of a hold with this amount, including the amount's basis under these windows. */
 export function storedHold(
   values: HoldCommand[2],
   windows: readonly Pick<BudgetWindow, "budget">[],
@@ -176,7 +176,7 @@ export function postCommand(id: string, posting: Posting, end: ChargeEnd): PostC
   return ["post", id, values, notesOf(posting)];
 }
 
-/** The amount of a charge that is in doubt: all of it, for whatever reason. */
+/** Returns the amount of a charge that is in doubt: the whole cost if it has any doubt. */
 export function inDoubt(notes: PostCommand[3], cost: PicoUsd | null): bigint {
   return notes === null || noteColumns.read(notes).doubts === null ? 0n : (cost ?? 0n);
 }
@@ -212,12 +212,12 @@ function endOf(end: ChargeEnd, reason: string | null) {
   };
 }
 
-/** The end of a request of which no one saw an answer. */
+/** Returns the end of a request whose answer is unknown. */
 export function unseenEnd(at: number): ChargeEnd {
   return { at, status: null, servedModel: null, gatewayRequestId: null, durationMs: null, firstTokenMs: null };
 }
 
-/** The amount of an orphaned request is unknown, and it may have been billed: its hold is posted, as the ledger knows it. */
+/** Returns a command that posts the stored hold of an orphaned request. Its true amount is unknown, and it may be billed. */
 export function orphanPost(id: string, unpriced: boolean, at: number): PostCommand {
   const cost = unpriced ? null : noMoney;
   const posting: Posting = {
@@ -234,7 +234,7 @@ export function orphanPost(id: string, unpriced: boolean, at: number): PostComma
   return postCommand(id, posting, unseenEnd(at));
 }
 
-/** Positions in the order of work: what ends holds before what needs room. */
+/** Returns positions of commands in the order to apply them: settlements first, because they free room for holds. */
 export function settlesFirst(commands: readonly Command[]): number[] {
   const settles: number[] = [];
   const others: number[] = [];

@@ -7,8 +7,8 @@ import { endColumns, postColumns } from "./charge-columns.ts";
 import type { PostCommand, VoidCommand } from "./commands.ts";
 
 /*
- * A proxy that was taken for dead may only have slept. What it settles after its holds were posted as assumed becomes a
- * correction of each charge to its true amount.
+ * A proxy that seemed dead may have been suspended. If it settles charges after its holds were posted as assumed, corrections
+ * bring these charges to their true amounts.
  */
 
 export interface LateSettlement {
@@ -19,7 +19,7 @@ export interface LateSettlement {
   readonly why: string;
 }
 
-/** What a settlement says of its charge; null where it knows no better than the hold. */
+/** Returns the true amounts in a settlement; null if it has no better amount than the hold. */
 export function lateSettlement(command: PostCommand | VoidCommand): LateSettlement | null {
   const [op, id, values] = command;
   if (op === "void") {
@@ -32,7 +32,7 @@ export function lateSettlement(command: PostCommand | VoidCommand): LateSettleme
   return { id, at, cost, listCost: listCost ?? cost, why: `settled after its proxy was ended: ${source}` };
 }
 
-/** Whether a charge was posted because its proxy was taken for dead. */
+/** Returns true if a charge was posted because its proxy seemed dead. */
 export function isPostedForTheDead({
   state,
   formula,
@@ -43,8 +43,8 @@ export function isPostedForTheDead({
 }
 
 /**
- * The correction that brings a charge, with the corrections it has, to its true amount; null where it is there. Its id is the
- * charge's alone, so it is made once. It corrects the list cost too: an assumed charge claims no saving, and must not begin to.
+ * Returns the correction that brings a charge with its existing corrections to the true amount; null if none is needed. Its
+ * id depends only on the charge, so it is added once. It also corrects the list cost, so that no false saving appears.
  */
 export function lateCorrection(
   { id, at, cost, listCost, why }: LateSettlement,

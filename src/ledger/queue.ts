@@ -3,9 +3,9 @@ import { LedgerUnavailable } from "../ports/ledger.ts";
 import { unseenEnd, voidCommand, type BatchChannel, type Command, type Outcome, type ReplyTo } from "./commands.ts";
 import type { Health } from "./health.ts";
 
-/** Commands in one transaction at most: it bounds how long the next one waits. */
+/** Largest number of commands in one transaction. Limits how long the next command waits. */
 const batchMax = 256;
-/** Settlements that wait for company at most. */
+/** Largest number of settlements that wait for a hold to share its transaction. */
 const restingSettlesMax = 64;
 const firstPauseMs = 50;
 const longestPauseMs = 5000;
@@ -20,26 +20,25 @@ export type Answer<C extends Command> =
   /** Nothing was written. */
   | { readonly ok: false; readonly message: string };
 
-/** Takes commands and answers each. */
+/** Accepts commands and answers each. */
 export interface CommandSink {
-  /** Rejects where the command itself is at fault (an amount beyond 64 bits, a bug). */
+  /** Submits a command. Rejects if the command itself is faulty: a bug, or an amount beyond 64 bits. */
   submit<C extends Command>(command: C): Promise<Answer<C>>;
 }
 
 interface QueueListener {
-  /** Told of each transaction: its time and the calls in it. */
+  /** Receives the duration of each transaction in seconds, and its number of calls. */
   write(seconds: number, calls: number): void;
   changed(): void;
-  /** Receives whether writing works. */
+  /** Receives each failure and success of writing. */
   readonly health?: Pick<Health, "failed" | "works">;
 }
 
 /**
- * Groups commands for the one writer: all that arrive during a transaction go into the next one, and no caller that needs the
- * answer waits for a timer. No caller waits for a settlement, so a single one is kept for a moment and goes with the next hold:
- * one transaction less, and the hold does not queue behind it.
- * A settlement, and the binding of a task, is retried with growing pauses until the writer has acknowledged it. Every other
- * command is answered at once when it could not be written.
+ * Groups commands for the one writer. Commands that arrive during a transaction share the next one, without a timer.
+ * Settlements are the exception: no caller waits for them, so a few are kept briefly to share the next hold's transaction.
+ * This saves a transaction, and the hold does not wait for it.
+ * Retries settlements and bindings of tasks with growing pauses until they are written. Other commands fail at once.
  */
 export class CommandQueue implements CommandSink {
   readonly #channel: BatchChannel;
@@ -47,10 +46,10 @@ export class CommandQueue implements CommandSink {
   readonly #on: QueueListener;
   readonly #settlePauseMs: number;
   readonly #afterTurn: (callback: () => void) => void;
-  /** Fires when settlements have waited long enough for company. */
+  /** Fires when settlements have waited for a hold long enough. */
   #settleTimer: Timer | null = null;
   #queue: Waiting[] = [];
-  /** Settlements that wait for the writer to recover. */
+  /** Commands that must be written and wait for the writer to recover. */
   #resting: Waiting[] = [];
   #pauseMs = firstPauseMs;
   #wakeUp: Timer | null = null;
@@ -58,8 +57,8 @@ export class CommandQueue implements CommandSink {
   #closed: Promise<void> | null = null;
 
   /**
-   * `settlePauseMs`: how long a settlement may wait for a hold to share its transaction; 0 for not at all. `afterTurn`: calls
-   * back when the present turn of the event loop is over; handed in where a simulation owns what a turn is.
+   * `settlePauseMs`: longest time that a settlement waits to share a hold's transaction; 0 for no wait. `afterTurn`: calls back
+   * at the end of the current turn of the event loop. Simulations pass their own.
    */
   constructor(
     channel: BatchChannel,
@@ -86,7 +85,7 @@ export class CommandQueue implements CommandSink {
     });
   }
 
-  /** Writes what waits, as far as it can be written, and then closes the channel. */
+  /** Tries to write all waiting commands once, and then closes the channel. */
   close(): Promise<void> {
     this.#closed ??= this.#finish();
     return this.#closed;
@@ -114,11 +113,11 @@ export class CommandQueue implements CommandSink {
     this.#settleTimer?.cancel();
     this.#settleTimer = null;
     if (this.#queue.length === 0) return;
-    // Whatever arrives in the same turn of the event loop shares the first transaction.
+    // Commands that arrive in the same turn of the event loop share the first transaction.
     this.#running ??= new Promise<void>((resolve) => this.#afterTurn(resolve)).then(() => this.#drain());
   }
 
-  /** Whether there are only settlements, and few. */
+  /** Returns true if the queue contains only a few settlements. */
   #mayRest(): boolean {
     if (this.#settlePauseMs === 0 || this.#closed !== null || this.#queue.length > restingSettlesMax) return false;
     return this.#queue.every(({ command }) => endsHold(command));
@@ -147,7 +146,7 @@ export class CommandQueue implements CommandSink {
     else waiting.answer(outcome);
   }
 
-  /** The writer died: a settlement is idempotent and tried again, and a hold that may have been written is ended. */
+  /** Handles a failure of the writer. Retries settlements, which are idempotent. Voids holds, which may have been written. */
   #concludeUnknown(waiting: Waiting): void {
     const { command } = waiting;
     this.#conclude(waiting, { kind: "unavailable", message: "the writer died" });
@@ -182,12 +181,12 @@ function endsHold([op]: Command): boolean {
   return op === "post" || op === "void" || op === "endTask";
 }
 
-/** What is tried until it is written: a task that runs at the gateway must be known, too. */
+/** Returns true if a command is retried until it is written. This includes bindings, so that no running task is unknown. */
 function mustBeWritten(command: Command): boolean {
   return endsHold(command) || command[0] === "bindTask";
 }
 
-/** Throws where the command could not be written. */
+/** Submits a command. Throws `LedgerUnavailable` if it could not be written. */
 export async function submitOrThrow<const C extends Command>(queue: CommandQueue, command: C): Promise<ReplyTo<C>> {
   const answer = await queue.submit(command);
   if (!answer.ok) throw new LedgerUnavailable(answer.message);

@@ -14,7 +14,7 @@ import type {
 import { holdCommand, postCommand, voidCommand } from "./commands.ts";
 import type { CommandSink } from "./queue.ts";
 
-/** Most price ids to remember as written. */
+/** Largest number of price ids to remember as written. */
 const pricesKept = 10_000;
 
 const unavailable = { ok: false, reason: "unavailable" } as const;

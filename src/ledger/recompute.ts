@@ -11,7 +11,7 @@ interface Mismatch {
   readonly found: string;
 }
 
-/** What of a charge its amounts follow from, and the amounts. */
+/** Inputs of a charge's amounts, and the amounts. */
 export type Audited = Pick<
   Charge,
   | "id"
@@ -33,7 +33,7 @@ export type Audited = Pick<
 
 const fromTokens: readonly Source[] = ["reported", "counted", "partial"];
 
-/** How an amount of each formula may be known. Where a count would pass the hold, the hold is booked: "assumed" for less. */
+/** Possible sources of each formula's amount. If a counted amount exceeds the hold, the hold is charged as "assumed". */
 const knownBy: Readonly<Record<Formula, readonly Source[]>> = {
   tokens: fromTokens,
   per_request: fromTokens,
@@ -43,10 +43,10 @@ const knownBy: Readonly<Record<Formula, readonly Source[]>> = {
   adjustment: sources,
 };
 
-/** What a charge of the formula `task` is computed from: in the task's row. Null where it is lost. */
+/** Returns the inputs of a charge with the formula `task`, from the task's row; null if the row is lost. */
 export type TaskInputsOf = (charge: string) => TaskInputs | null;
 
-/** Where a charge's state and amounts do not follow from its formula and inputs. `priceOf` answers null for a lost price. */
+/** Returns differences between a charge and the result of its formula and inputs. `priceOf` returns null for a lost price. */
 export function recompute(
   charge: Audited,
   priceOf: (id: string) => PriceVersion | null,
@@ -103,13 +103,13 @@ export function recompute(
   return mismatches;
 }
 
-/** What was counted as it passed costs no more than the charge; rows of earlier versions do not state it. */
+/** Returns the cost of the delivered tokens, which must not exceed the charge; null for rows of earlier versions. */
 function costOfDelivered(charge: Audited, priceOf: (id: string) => PriceVersion | null): PicoUsd | null {
   const prices = charge.delivered === null || charge.cost === null ? null : pricesOf(charge, priceOf);
   return prices && (costWithinRange(prices, { ...noTokens, ...charge.delivered }, charge.billing)?.charged ?? null);
 }
 
-/** Null where a price that the charge names is lost. */
+/** Returns the prices that a charge names; null if one is lost. */
 function pricesOf(
   { priceId, servedPriceId }: Audited,
   priceOf: (id: string) => PriceVersion | null,

@@ -6,9 +6,9 @@ import { tokenClasses } from "../core/usage.ts";
  */
 export const quarterMs = 900_000;
 
-/** Sums that count charges. A carried sum's row in `charges` cannot express them. */
+/** Sums that count charges. They are not in a carried sum's row in `charges`. */
 export const rollupCounts = ["requests", "unpriced", "retries"] as const;
-/** Sums that a carried sum's row has like that of any other charge. */
+/** Sums that are in the row of a carried sum, as in the row of any charge. */
 export const rollupAmounts = [...tokenClasses, "cost", "list_cost", "in_doubt"] as const;
 export const rollupSums = [...rollupCounts, ...rollupAmounts] as const;
 export const rollupDimensions = ["key", "team", "model", "price_group", "source"] as const;

@@ -146,7 +146,7 @@ export async function pricesOf(
   return price === undefined || servedPrice === undefined ? undefined : { price, servedPrice };
 }
 
-/** The store cannot be reached or written, such as for a full disk or a lost file. Nothing was changed. The message says why. */
+/** The store cannot be reached or written, such as with a full disk. Nothing was changed. The message states the reason. */
 export class LedgerUnavailable extends Error {}
 
 export type { RawUnits };

@@ -8,7 +8,7 @@ export const privateKinds: readonly MessageKind[] = ["task_webhook"];
 export type MessageState =
   | "waiting"
   | "delivered"
-  /** Abandoned after too many failed attempts, or because its target no longer exists. */
+  /** Abandoned after failed attempts, or because its target no longer exists. */
   | "given_up"
   /** Kept for the record without a receiver. */
   | "unsent";

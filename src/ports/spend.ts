@@ -3,7 +3,7 @@ import type { PicoUsd } from "../core/money.ts";
 export const spendDimensions = ["key", "team", "model", "group"] as const;
 export type SpendDimension = (typeof spendDimensions)[number];
 
-/** Selects the spend over time of posted charges by time of admission. Reads only the rollups, so it is cheaper than a report. */
+/** Selects the spend of posted charges by time of admission. Reads only the rollups, so it is cheaper than a report. */
 export interface SpendQuery {
   readonly by: readonly SpendDimension[];
   /**

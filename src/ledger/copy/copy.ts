@@ -4,23 +4,23 @@ import { guarded, type CopyFailure } from "../sqlite/backup.ts";
 import { openSource, type Position, type Row, type Source, type SourceTable } from "./source.ts";
 import { Target } from "./target.ts";
 
-/** Rows of one transaction, which also are what memory holds at a time. */
+/** Largest number of rows in one transaction, and in memory at a time. */
 const partRows = 2000;
 
-/** What went over, as it was added up from the rows of the target. */
+/** Totals of the copied rows, computed from the target. */
 export interface CopyTotals {
   readonly charges: number;
   readonly pending: number;
-  /** Of posted charges. */
+  /** Cost of posted charges. */
   readonly cost: PicoUsd;
   readonly listCost: PicoUsd;
-  /** Of pending charges. */
+  /** Amount of pending holds. */
   readonly held: PicoUsd;
 }
 
 export interface RowDifference {
   readonly table: string;
-  /** The row's key, as it is in the ledger or, where it has no such row, in the target. */
+  /** Key of the row in the ledger, or in the target if the ledger has no such row. */
   readonly row: string;
   readonly column: string | null;
 }
@@ -34,25 +34,25 @@ export type PostgresCopyResult =
       readonly resumed: "no" | "yes" | "restarted";
     }
   | { readonly ok: false; readonly kind: "source"; readonly failure: CopyFailure }
-  /** Another copy into the same database runs. */
+  /** Another copy into the same database is running. */
   | { readonly ok: false; readonly kind: "target_in_use" }
   | { readonly ok: false; readonly kind: "target_not_empty"; readonly table: string }
-  /** The target is not used: the next copy into it starts again. */
+  /** The target must not be used. The next copy into it starts again. */
   | { readonly ok: false; readonly kind: "differs"; readonly differences: readonly RowDifference[] };
 
 export interface PostgresCopyOptions {
   /** The ledger's SQLite file. */
   readonly path: string;
-  /** A connection of its own to the database that the ledger goes to, with the tables made. */
+  /** Separate connection to the target database, whose tables exist. */
   readonly client: ClientBase;
-  /** Each receives a share from 0 to 1. */
+  /** Receives the completed share, from 0 to 1, like `onCompared`. */
   readonly onCopied?: (share: number) => void;
   readonly onCompared?: (share: number) => void;
 }
 
 /**
- * Copies a ledger into an empty PostgreSQL, a part a transaction, and compares every row afterwards. Killed at any moment,
- * it goes on where it stopped. Throws what the connection throws.
+ * Copies a ledger into an empty PostgreSQL database, in parts of one transaction each, and then compares every row. A copy
+ * that was killed continues at the next call. Throws the errors of the connection.
  */
 export async function copyToPostgres({
   path,
@@ -87,7 +87,7 @@ export async function copyToPostgres({
   return { ok: true, rows, totals, resumed: begun.resumed };
 }
 
-/** The next part is read while PostgreSQL writes this one. */
+/** Copies a table. Reads the next part while PostgreSQL writes the current one. */
 async function copyTable(
   table: SourceTable,
   target: Target,
@@ -99,7 +99,7 @@ async function copyTable(
   for (let part = table.after(position, partRows); part.length > 0; part = table.after(position, partRows)) {
     await writing;
     writing = target.write(table, part, position);
-    // Its fault is met where it is waited for.
+    // The next `await writing` throws the error.
     writing.catch(() => undefined);
     position = table.positionOf(part.at(-1) ?? []);
     copied(part.length);
@@ -107,7 +107,7 @@ async function copyTable(
   await writing;
 }
 
-/** Every value of every row, of both sides in the same order; the first difference of a table ends its comparison. */
+/** Compares every value of every row, in the same order. Stops at the first difference in each table. */
 async function compare({ tables }: Source, target: Target, compared: (rows: number) => void) {
   const differences: RowDifference[] = [];
   const totals = new Totals();

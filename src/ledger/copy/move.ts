@@ -8,16 +8,16 @@ type Copied = Extract<PostgresCopyResult, { readonly ok: true }>;
 
 export type MoveFailure =
   | Exclude<PostgresCopyResult, { readonly ok: true }>
-  /** The database cannot be reached, or no ledger can be made in it. */
+  /** The database cannot be reached, or a ledger cannot be created in it. */
   | { readonly ok: false; readonly kind: "target"; readonly failure: OpenFailure }
-  /** The database went while it was copied to. */
+  /** The connection to the database was lost during the copy. */
   | { readonly ok: false; readonly kind: "lost"; readonly message: string };
 
 export interface MoveOptions extends Omit<PostgresCopyOptions, "client"> {
   readonly server: PostgresServer;
 }
 
-/** Moves the ledger of a file into a PostgreSQL database, where it makes the tables. The file stays as it is. */
+/** Creates the tables in a PostgreSQL database and copies a file's ledger into them. Does not change the file. */
 export async function moveToPostgres({ server, ...options }: MoveOptions): Promise<Copied | MoveFailure> {
   let isCopying = false;
   try {

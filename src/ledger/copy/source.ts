@@ -5,20 +5,20 @@ import { connectToWrite, isStorageFault, type Connection } from "../sqlite/conne
 import { lockForServe } from "../sqlite/open.ts";
 import { copiedTables, type CopiedTable } from "./tables.ts";
 
-/** One row as both databases write it down: whole numbers as digits, null for none. */
+/** A row in the text form of both databases. Whole numbers are digits. */
 export type Row = readonly (string | null)[];
 
-/** Where in a table's order a row stands: the digits and texts of its key. */
+/** Position of a row in the order of its table: the digits and texts of its key. */
 export type Position = readonly string[];
 
 export interface SourceTable {
   readonly table: CopiedTable;
-  /** Those that SQLite has or forms, in the order in which rows have them. */
+  /** Columns that SQLite stores or computes, in the order of the values in a row. */
   readonly columns: readonly string[];
-  /** Which of them are fractions, which the two databases write differently: 1e-7 and 1e-07. */
+  /** Columns with fractions, which the two databases format differently, as 1e-7 and 1e-07. */
   readonly fractions: ReadonlySet<string>;
   readonly rows: number;
-  /** The rows that come after `position` (the first ones where it is null), `count` at most. */
+  /** Returns at most `count` rows after `position`; the first rows if it is null. */
   after(position: Position | null, count: number): Row[];
   positionOf(row: Row): Position;
 }
@@ -26,9 +26,9 @@ export interface SourceTable {
 export interface Source {
   readonly tables: readonly SourceTable[];
   readonly meta: { readonly timeZone: string | null; readonly changes: string; readonly quartersFrom: string };
-  /** Another one when anything that a proxy or a command does to a ledger was done in between. */
+  /** Text that changes with every change to the ledger by a proxy or a command. */
   readonly fingerprint: string;
-  /** The beginning of each month of UTC that has charges, milliseconds since 1970, oldest first. */
+  /** Start of each UTC month with charges, in milliseconds since 1970, oldest first. */
   readonly months: readonly number[];
 }
 
@@ -36,9 +36,7 @@ export type SourceResult =
   | { readonly ok: true; readonly source: Source }
   | { readonly ok: false; readonly failure: CopyFailure };
 
-/**
- * Opens a ledger and keeps it unchanged: until it is closed, no serve starts on it, and commands that would write find it busy.
- */
+/** Opens a ledger and keeps it unchanged until it is closed: `serve` cannot start, and commands that write find it busy. */
 export function openSource(path: string, owned: AsyncDisposableStack): SourceResult {
   const looked = openCurrent(path);
   if (!looked.ok) return looked;

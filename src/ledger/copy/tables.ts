@@ -1,26 +1,26 @@
-/** How the rows of one table of the SQLite ledger go into PostgreSQL, column by column of the same name. */
+/** Mapping of a table of the SQLite ledger to PostgreSQL. Columns keep their names. */
 export interface CopiedTable {
   readonly name: string;
-  /** Its name in PostgreSQL, where `windows` is a view over windows and leases. */
+  /** Name of the table in PostgreSQL, where `windows` is a view of windows and leases. */
   readonly target: string;
-  /** What tells its rows apart, the first as there is an index on it; in whose order they go over and are compared. */
+  /** Unique, indexed columns. Rows are copied and compared in their order. */
   readonly key: readonly string[];
-  /** Columns of the target that SQLite has in another form, as an expression over its row. */
+  /** Columns of the target that SQLite stores in another form, as SQLite expressions. */
   readonly formed?: Readonly<Record<string, string>>;
-  /** Columns of the target that SQLite does not have, as an expression over the row that was given; not compared. */
+  /** Columns of the target that SQLite lacks, as PostgreSQL expressions over the copied row. They are not compared. */
   readonly added?: Readonly<Record<string, string>>;
-  /** The column whose values a sequence hands out from now on, and that sequence where it does not belong to the column. */
+  /** Column whose next values come from a sequence. `sequence`: its name, if it does not belong to the column. */
   readonly counted?: string;
   readonly sequence?: string;
-  /** A migration fills it in every ledger: rows of a new ledger give way to those that are copied. */
+  /** True if a migration fills the table in every ledger. The copied rows replace those rows. */
   readonly isSeeded?: true;
 }
 
 const rollupKey = ["key", "team", "model", "price_group", "source"];
 
 /**
- * Every table but `meta`, the small ones first. `charge_windows` became a column of the charges. Every run of a
- * proxy has ended, so that the next serve finds the pending holds without an owner.
+ * All tables except `meta`, small tables first. `charge_windows` becomes a column of `charges`. All copied runs of proxies
+ * have ended, so that the next `serve` treats pending holds as orphaned.
  */
 export const copiedTables: readonly CopiedTable[] = [
   { name: "price_versions", target: "price_versions", key: ["id"] },

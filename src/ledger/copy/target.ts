@@ -3,7 +3,7 @@ import { copyProgressTable } from "../postgres/migrate.ts";
 import type { Row, Position, Source, SourceTable } from "./source.ts";
 import { copiedTables } from "./tables.ts";
 
-/** Tables of which a copy brings no rows, and which must have none. */
+/** Tables that are not copied and must be empty. */
 const otherTables = ["window_leases"];
 
 export interface Done {
@@ -17,15 +17,15 @@ export type BeginResult =
       /** By the table's name; empty tables at a new beginning. */ readonly done: ReadonlyMap<string, Done>;
       readonly resumed: "no" | "yes" | "restarted";
     }
-  /** The target has rows that no copy brought. */
+  /** The target has rows that do not come from a copy. */
   | { readonly ok: false; readonly table: string };
 
 const lockNotAvailable = "55P03";
 
-/** Text as PostgreSQL writes it, whatever the column's type. */
+/** Query options that return every column in PostgreSQL's text form. */
 const asText = { types: { getTypeParser: () => (text: string | Buffer) => text as never }, rowMode: "array" } as const;
 
-/** The side of a copy that is written to; the tables are there. */
+/** Target database of a copy. Its tables exist. */
 export class Target {
   readonly #client: ClientBase;
   readonly #inserts = new Map<string, string>();
@@ -34,9 +34,9 @@ export class Target {
     this.#client = client;
   }
 
-  /** Whether this is the only copy into the database from now on, until the connection ends. */
+  /** Claims the database for this copy until the connection ends. Returns false if another copy has claimed it. */
   async claim(): Promise<boolean> {
-    // What a copy that was killed had sent last may still be being written.
+    // The server may still be executing the last statement of a killed copy.
     await this.#client.query("set lock_timeout = '10s'");
     try {
       await this.#client.query("select pg_advisory_lock(hashtext('farebox db copy'), hashtext(current_schema()))");
@@ -49,10 +49,10 @@ export class Target {
     }
   }
 
-  /** Goes on where a copy of the same ledger stopped, begins again when the ledger is not what it was, or begins. */
+  /** Starts a copy, continues an unfinished copy of the same ledger, or restarts it if the ledger has changed. */
   async begin({ fingerprint, tables }: Source): Promise<BeginResult> {
     return await this.#transaction(async (): Promise<BeginResult> => {
-      // A proxy that is about to register waits, and is seen.
+      // Makes proxies that are about to register wait, so that none is missed.
       await this.#client.query("lock table owners in exclusive mode");
       const [[found] = []] = await this.#rows(`select to_regclass('${copyProgressTable}')`);
       if (found !== null) {
@@ -78,7 +78,7 @@ export class Target {
     });
   }
 
-  /** From now on a commit may be lost when the server fails, but only with all that came after it, its progress too. */
+  /** Makes commits faster. A server crash may lose the last ones, together with their recorded progress. */
   async hurry(): Promise<void> {
     await this.#client.query("set synchronous_commit = off");
   }
@@ -87,7 +87,7 @@ export class Target {
     for (const month of months) await this.#client.query("select farebox_ensure_partitions($1::bigint)", [month]);
   }
 
-  /** Writes the rows after `from`, and that they are there, in one transaction. Throws when somebody else did meanwhile. */
+  /** Writes the rows after `from` and the new progress in one transaction. Throws if these rows were written already. */
   async write({ table, columns, positionOf }: SourceTable, rows: readonly Row[], from: Position | null): Promise<void> {
     const last = rows.at(-1);
     if (last === undefined) return;
@@ -106,7 +106,7 @@ export class Target {
     if (rowCount !== 1) throw new Error(`the rows of ${table.name} after ${place(from)} are there already`);
   }
 
-  /** All rows of a table as they are at this moment, in parts. */
+  /** Yields all rows of a table in parts, from one snapshot. */
   async *read({ table: { target, key }, columns }: SourceTable, count: number): AsyncGenerator<Row[]> {
     await this.#client.query("begin isolation level repeatable read, read only");
     try {
@@ -124,12 +124,12 @@ export class Target {
     }
   }
 
-  /** So that the planner knows the tables before anybody asks them. */
+  /** Collects statistics for the query planner. */
   async analyze(): Promise<void> {
     await this.#client.query(`analyze ${copiedTables.map(({ target }) => target).join(", ")}`);
   }
 
-  /** What a proxy finds from now on is a whole ledger. Durable once it returns. */
+  /** Marks the copy as a complete ledger that proxies can use. Durable on return. */
   async finish({ meta, tables }: Source): Promise<void> {
     await this.#client.query("set synchronous_commit = on");
     await this.#transaction(async () => {
@@ -150,7 +150,7 @@ export class Target {
     });
   }
 
-  /** The next copy starts again: what is there is not what it should be. */
+  /** Marks the copied rows as wrong, so that the next copy starts again. */
   async distrust(): Promise<void> {
     await this.#client.query(`update ${copyProgressTable} set source = ''`);
   }
@@ -160,7 +160,7 @@ export class Target {
     await this.#client.query(
       `create table ${copyProgressTable} (name text primary key, position text, rows bigint not null, source text not null)`,
     );
-    // The audit refuses to be emptied, but these entries are nobody's yet.
+    // A trigger refuses to empty the audit, but these entries are not in use yet.
     await this.#client.query("alter table audit_entries disable trigger user");
     await this.#client.query(`truncate ${copiedTables.map(({ target }) => target).join(", ")}`);
     await this.#client.query("alter table audit_entries enable trigger user");
@@ -181,7 +181,7 @@ export class Target {
       )) as [string, string][],
     );
     const typeOf = (column: string) => stored.get(column) ?? missing(target, column);
-    // Arrays of arrays would be one: an array goes as its text.
+    // PostgreSQL would flatten an array of arrays, so arrays are sent as text.
     const givenType = (column: string) => (typeOf(column).endsWith("[]") ? "text" : typeOf(column));
     const given = columns.map((column, index) => `$${index + 1}::${givenType(column)}[]`).join(", ");
     const names = columns.map(escapeIdentifier);
@@ -227,7 +227,7 @@ function missing(target: string, column: string): never {
   throw new Error(`${target} has no column ${column} in PostgreSQL`);
 }
 
-/** One column of the rows as the text of an array. */
+/** Returns the values of one column as the text of an array. */
 function arrayOf(rows: readonly Row[], index: number): string {
   const parts = rows.map((row) => {
     const value = row[index] ?? null;
@@ -237,5 +237,5 @@ function arrayOf(rows: readonly Row[], index: number): string {
   return `{${parts.join(",")}}`;
 }
 
-/** Digits need no quotes; a word might be NULL. */
+/** Matches values that need no quotes. Words do, because a word could be NULL. */
 const plain = /^-?[\d.]+$/;

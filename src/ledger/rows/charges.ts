@@ -6,11 +6,11 @@ import type { HoldBasis } from "../../core/bounds.ts";
 import type { Delivered } from "../../core/settlement.ts";
 import type { ChargeRow } from "../charge-columns.ts";
 
-/** The columns of a charge for `chargeOf`: its own, and what its task used up. */
+/** Columns of a charge for `chargeOf`, including the consumption of its task. */
 export const chargeColumns = `*, case when kind = 'task' then (select t.usage_type from tasks t where t.charge = id) end as unit_type,
   case when kind = 'task' then (select t.usage_units from tasks t where t.charge = id) end as units`;
 
-/** A row of `charges` with what stands in the row of its task. */
+/** A row of `charges` with the consumption from the row of its task. */
 export type ShownChargeRow = ChargeRow & { readonly unit_type: string | null; readonly units: string | null };
 
 export function chargeOf(row: ShownChargeRow): Charge {
