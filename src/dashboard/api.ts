@@ -1,6 +1,6 @@
 import type { Session } from "./types.ts";
 
-/** Error with a message for the user. `signedOut`: there is no session any more. */
+/** Error with a message for the user. `signedOut` is true if the session has ended. */
 export class Fault extends Error {
   readonly status: number;
   readonly code: string;
@@ -29,7 +29,7 @@ interface Ask {
   readonly signal?: AbortSignal;
 }
 
-/** Calls this Farebox; throws a Fault. A write has the header that no page of another origin can send. */
+/** Calls this Farebox. Throws a Fault on failure. Writes carry a header that pages of other origins cannot send. */
 export async function ask<T>(path: string, { method = "GET", query = {}, body, signal }: Ask = {}): Promise<T> {
   const response = await fetch(path + queryOf(query), {
     method,

@@ -83,7 +83,7 @@ function Shell({
   const content = useRef<HTMLElement>(null);
   const arrived = useRef(false);
   useEffect(() => {
-    // Screen readers start at the new view; on the first view, at the page.
+    // Screen readers continue at a new view, but read the first view from the start of the page.
     if (arrived.current) content.current?.focus();
     arrived.current = true;
   }, [current]);
@@ -131,7 +131,7 @@ function notFound(): View {
   return div({ class: "view" }, h1(null, "Page not found"), p(null, link(addressOf(""), "Go to the overview")));
 }
 
-/** Signs the user out when the session expires, before a request fails. */
+/** Signs the user out when the session expires, instead of at the next request. */
 function useEnd(expiresAt: string, ended: () => void): void {
   useEffect(() => {
     const leftMs = Date.parse(expiresAt) - Date.now();

@@ -7,7 +7,7 @@ import { dataTable } from "./table.ts";
 import { colour, useTheme } from "./theme.ts";
 import type { Series, Usd } from "./types.ts";
 
-/** Band of the stack. `colour`: index into the palette, 0 for the rest. */
+/** Band of the stack. `colour` is an index into the palette; 0 is the band for all other names. */
 interface Band {
   readonly name: string;
   readonly colour: number;
@@ -52,7 +52,7 @@ interface ChartProps {
 
 /** Shows spend over time as a stacked chart, with a legend and a table of the same figures. */
 export function SpendChart({ series: read, total, timeZone }: ChartProps): View {
-  // A reload mostly brings the same figures: drawing them again would close the tooltip.
+  // A reload usually returns the same figures. Drawing them again would close the tooltip.
   const series = useMemo(() => read, [JSON.stringify(read)]);
   const bands = useMemo(() => bandsOf(series), [series]);
   const [marked, setMarked] = useState<number | null>(null);
@@ -178,7 +178,7 @@ function tooltip(plot: uPlot, at: number, bands: readonly Band[], label: string)
   const sum = bands.reduce((total, { values }) => total + Number(values[at] ?? 0), 0);
   const centre = plot.valToPos(at, "x") + plot.over.offsetLeft;
   const width = plot.over.clientWidth / Math.max(plot.data[0].length, 1);
-  // On the side of the column that has more room.
+  // Place the tooltip on the side of the column that has more space.
   const room = Math.min(tipWidth, plot.width);
   const beside = centre > plot.width / 2 ? centre - width / 2 - 8 - room : centre + width / 2 + 8;
   return div(
@@ -209,7 +209,7 @@ function tooltip(plot: uPlot, at: number, bands: readonly Band[], label: string)
   );
 }
 
-/** Data for uPlot: the index of each column, and for each band its top in the stack. */
+/** Returns the data for uPlot: the indexes of the columns, then the top of each band in every column. */
 function columnsOf(bands: readonly Band[], length: number): uPlot.AlignedData {
   const places = Array.from({ length }, (_, index) => index);
   let below: number[] = places.map(() => 0);
@@ -222,7 +222,7 @@ interface PlotOptions {
   readonly bands: readonly Band[];
   readonly timeZone: string;
   readonly onMove: (at: number | null) => void;
-  /** Band that the pointer is on in the legend. */
+  /** Index of the highlighted band: the pointer is on it in the legend. Null if none is. */
   readonly focus: { readonly current: number | null };
 }
 
@@ -268,10 +268,10 @@ function optionsFor({ series, bands, timeZone, onMove, focus }: PlotOptions): uP
   };
 }
 
-/** With more hours than this, only the first hour of each day has a label. */
+/** Number of hours above which only the first hour of each day has a label. */
 const hoursMax = 48;
 
-/** Chooses the columns with a label: evenly, as many as fit. */
+/** Chooses evenly spaced columns to label, as many as fit. */
 function labelled(series: Series, width: number, timeZone: string): number[] {
   const { starts, bucket } = series;
   const room = Math.max(Math.floor(width / 84), 2);
@@ -295,7 +295,7 @@ interface Stack {
   readonly focus: number | null;
 }
 
-/** Draws bars from the bottom up with a small gap; rounds the top of each column. */
+/** Draws the bands of each column upwards with a small gap, and rounds the top of the column. */
 function drawStack(plot: uPlot, { bands, fills, focus }: Stack): void {
   const { ctx, data } = plot;
   const scale = devicePixelRatio;

@@ -1,7 +1,8 @@
 import { h, type ComponentChildren, type JSX } from "preact";
 
 /*
- * Elements as functions, so that attributes have checked types without a compiler for JSX: `div({ class: "card" }, "text")`.
+ * Functions that create elements, such as `div({ class: "card" }, "text")`. Types check the attributes, and no compiler for JSX
+ * is needed.
  */
 
 export type Children = ComponentChildren;
@@ -61,7 +62,7 @@ export const time = element("time");
 export const tr = element("tr");
 export const ul = element("ul");
 
-/** Joins class names, without those that are false. */
+/** Joins class names. Leaves out values that are false, null or undefined. */
 export function classes(...names: (string | false | null | undefined)[]): string {
   return names.filter((name) => typeof name === "string" && name !== "").join(" ");
 }

@@ -1,6 +1,6 @@
 /*
- * Figures for the reader's locale. Money stays the decimal string of the server. Intl rounds the
- * string for display only, and every rounded figure has the exact one in its title.
+ * Figures for the user's locale. Money remains the decimal string of the server: Intl rounds it for display only, and the title
+ * of each rounded figure has the exact amount.
  */
 
 const dollars = { style: "currency", currency: "USD", currencyDisplay: "narrowSymbol" } as const;
@@ -24,18 +24,18 @@ const leastShare = 0.001;
 
 type Numeric = Parameters<typeof cents.format>[0];
 
-/** Rounds an amount: to cents from 0.10 on, to three digits below. */
+/** Formats an amount: with cents from USD 0.10, with three significant digits below. */
 export function money(usd: string): string {
   const size = Math.abs(Number(usd));
   return size === 0 || size >= 0.1 ? cents.format(usd as Numeric) : fine.format(usd as Numeric);
 }
 
-/** Shows every digit of an amount. */
+/** Formats an amount with all of its digits. */
 export function exactMoney(usd: string): string {
   return exact.format(usd as Numeric);
 }
 
-/** Labels an axis: in whole dollars if all are, else with the digits that they need. */
+/** Formats the labels of an axis: whole dollars if every label is whole, otherwise with decimals. */
 export function axisMoney(usd: readonly number[]): string[] {
   const whole = usd.every((each) => Number.isInteger(each));
   return usd.map((each) => (whole ? rough : roughCents).format(each));
@@ -45,25 +45,25 @@ export function count(value: number): string {
   return whole.format(value);
 }
 
-/** 12.3K, 4.5M. */
+/** Formats a count: all digits below 10,000, otherwise abbreviated, as in "12.3K" and "4.5M". */
 export function shortCount(value: number): string {
   return value < 10_000 ? whole.format(value) : compact.format(value);
 }
 
-/** Shows a share that would round to 0 as less than the smallest shown value. */
+/** Formats a share as a percentage. A share that would round to 0 becomes less than the smallest percentage: "<0.1%". */
 export function percent(share: number): string {
   if (share > 0 && share < leastShare) return `<${finePercents.format(leastShare)}`;
   return Math.abs(share) < 0.1 && share !== 0 ? finePercents.format(share) : percents.format(share);
 }
 
-/** Share of one amount in another, for bars; may exceed 1; 0 if the whole is 0. */
+/** Returns one amount as a share of another, for bars. The share may exceed 1; it is 0 if `all` is 0. */
 export function shareOf(part: string, all: string): number {
   const whole = Number(all);
   return whole > 0 ? Math.max(Number(part) / whole, 0) : 0;
 }
 
 const dayMs = 86_400_000;
-/** Words of durations are English, as the page is. */
+/** Relative times are in English, like the rest of the page. */
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "long" });
 const steps = [
   ["day", dayMs],
@@ -72,14 +72,14 @@ const steps = [
   ["second", 1000],
 ] as const;
 
-/** "5 minutes ago", "in 3 days". */
+/** Formats a time relative to now: "5 minutes ago", "in 3 days". */
 export function ago(iso: string, now = Date.now()): string {
   const difference = Date.parse(iso) - now;
   const [unit, size] = steps.find(([, each]) => Math.abs(difference) >= each) ?? ["second", 1000];
   return relative.format(Math.trunc(difference / size), unit);
 }
 
-/** "3 days", "5 hours". */
+/** Formats a number of hours: "3 days", "5 hours". */
 export function lasting(hours: number): string {
   const [value, unit] = hours >= 48 ? [hours / 24, "day"] : hours >= 1 ? [hours, "hour"] : [hours * 60, "minute"];
   return new Intl.NumberFormat("en", { style: "unit", unit, unitDisplay: "long", maximumFractionDigits: 0 }).format(
@@ -87,7 +87,7 @@ export function lasting(hours: number): string {
   );
 }
 
-/** "840ms", "2.4s". */
+/** Formats a duration in milliseconds: "840ms", "2.4s". */
 export function duration(ms: number): string {
   const [value, unit] = ms < 1000 ? [Math.round(ms), "millisecond"] : [ms / 1000, "second"];
   return new Intl.NumberFormat(undefined, {
@@ -113,7 +113,7 @@ const timeStyles: Record<TimeStyle, Intl.DateTimeFormatOptions> = {
 
 const made = new Map<string, Intl.DateTimeFormat>();
 
-/** Formats an instant for the user's locale, in the given time zone, else the user's. */
+/** Formats an instant for the user's locale. Without a time zone, the user's own applies. */
 export function instant(at: string | number, style: TimeStyle, timeZone?: string): string {
   const name = `${style} ${timeZone ?? ""}`;
   let format = made.get(name);
@@ -124,7 +124,7 @@ export function instant(at: string | number, style: TimeStyle, timeZone?: string
   return format.format(new Date(at));
 }
 
-/** Shows the time of day, with the date if it is not today. */
+/** Formats a time of day. Adds the date if it is not today. */
 export function when(iso: string, now = Date.now()): string {
   const at = Date.parse(iso);
   const today = new Date(now).toDateString() === new Date(at).toDateString();

@@ -1,6 +1,6 @@
 import { path, svg, type View } from "./dom.ts";
 
-/** Lines on a grid of 20, in the text colour. */
+/** Lines on a grid of 20 by 20, drawn in the text colour. */
 const shapes = {
   overview: "M3 17V9m5 8V4m5 13v-6m4 6V7",
   requests: "M3 5h14M3 10h14M3 15h9",
@@ -30,7 +30,7 @@ const shapes = {
 
 export type IconName = keyof typeof shapes;
 
-/** Icon next to text or in a named button; hidden from screen readers. */
+/** Returns an icon that is hidden from screen readers. Use it next to text or in a named button. */
 export function icon(name: IconName): View {
   return svg(
     { class: "icon", viewBox: "0 0 20 20", "aria-hidden": "true", focusable: "false" },

@@ -1,6 +1,8 @@
 import { useEffect, useState } from "preact/hooks";
 
-/** Current view (its path below /dashboard without slashes at the ends, "" for the first) and its parameters. */
+/**
+ * Current view and its parameters. The view is its path below /dashboard, without slashes at the ends; "" is the first view.
+ */
 export interface Route {
   readonly view: string;
   readonly query: URLSearchParams;
@@ -24,14 +26,14 @@ export function addressOf(view: string, query: Readonly<Record<string, string | 
   return `${base}${view === "" ? "" : `/${view}`}${search}`;
 }
 
-/** Navigates to an address; `replace` leaves the current page out of the history. */
+/** Navigates to an address. `replace` replaces the current entry of the history. */
 export function goTo(address: string, { replace = false } = {}): void {
   if (replace) history.replaceState(null, "", address);
   else history.pushState(null, "", address);
   for (const listener of listeners) listener();
 }
 
-/** Changes parameters of the current view. */
+/** Changes parameters of the current view. Null removes a parameter. */
 export function setQuery(change: Readonly<Record<string, string | null>>): void {
   const { view, query } = here();
   goTo(addressOf(view, { ...Object.fromEntries(query), ...change }), { replace: true });
@@ -51,7 +53,7 @@ export function useRoute(): Route {
   return route;
 }
 
-/** Handles a plain click on a link without loading the page; leaves other clicks to the browser. */
+/** Follows a plain click on a link without loading the page. The browser handles other clicks. */
 export function follow(event: MouseEvent): void {
   const link = event.currentTarget as HTMLAnchorElement;
   if (event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;

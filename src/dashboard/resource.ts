@@ -5,7 +5,7 @@ import type { Session } from "./types.ts";
 
 export type Who = Exclude<Session, { kind: "none" }>;
 
-/** Signed-in user, and the handler for an ended session. */
+/** Signed-in user, and the function to call when the session has ended. */
 export interface Visit {
   readonly who: Who;
   readonly ended: () => void;
@@ -19,25 +19,25 @@ export function useVisit(): Visit {
   return visit;
 }
 
-/** Returns the path of the API that the user may read: an admin everything, a key its own. */
+/** Returns the API path that the user may read: all data for an admin, only the key's own data for a key. */
 export function useSource(): string {
   return useVisit().who.kind === "admin" ? admin : own;
 }
 
-/** Returns true if the user may change things. */
+/** Returns true if the user may make changes. */
 export function useMayEdit(): boolean {
   const { who } = useVisit();
   return who.kind === "admin" && who.role === "editor";
 }
 
-/** Data of the server. The last value stays during a reload and after a fault. */
+/** Data from the server. A reload or a fault keeps the last value. */
 export interface Resource<T> {
   readonly data: T | null;
   readonly fault: Fault | null;
   readonly reload: () => void;
 }
 
-/** Loads data now, when `subject` changes, and each `everyMs` while the page is visible. */
+/** Loads data now, when `subject` changes, and every `everyMs` milliseconds while the page is visible. */
 export function useResource<T>(
   read: (signal: AbortSignal) => Promise<T>,
   subject: string,
@@ -74,13 +74,16 @@ export function useResource<T>(
   return { data: state.data, fault: state.fault, reload };
 }
 
-/** Loads one answer of this Farebox, as `useResource` does. */
+/** Loads the answer of one path of this Farebox, with the timing of `useResource`. */
 export function useAnswer<T>(path: string, everyMs?: number, query: Parameters = {}): Resource<T> {
   const subject = `${path} ${JSON.stringify(query)}`;
   return useResource<T>((signal) => ask(path, { query, signal }), subject, everyMs === undefined ? {} : { everyMs });
 }
 
-/** Runs a step now and, after the milliseconds that it returns, again once the page is visible. Returns the end of it. */
+/**
+ * Runs a step and repeats it after the milliseconds that it returns, only while the page is visible. Null ends the repetition,
+ * as does the function that is returned.
+ */
 export function whileVisible(step: (signal: AbortSignal) => Promise<number | null>): () => void {
   const leaving = new AbortController();
   const { signal } = leaving;
@@ -102,7 +105,7 @@ export function whileVisible(step: (signal: AbortSignal) => Promise<number | nul
 
 export type Outcome<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly fault: Fault };
 
-/** Returns the value or the Fault. Turns any other exception, a bug of this page, into a Fault. */
+/** Returns the value or the Fault. Any other exception is a bug of this page and becomes a Fault. */
 export async function attempt<T>(work: () => Promise<T>): Promise<Outcome<T>> {
   try {
     return { ok: true, value: await work() };
@@ -118,11 +121,11 @@ export async function attempt<T>(work: () => Promise<T>): Promise<Outcome<T>> {
 export interface Action {
   readonly busy: boolean;
   readonly fault: Fault | null;
-  /** Runs the work unless it already runs; returns true on success. */
+  /** Runs the work and returns true on success. Returns false at once if earlier work still runs. */
   readonly run: (work: () => Promise<unknown>) => Promise<boolean>;
 }
 
-/** Runs a change that the user asked for. */
+/** Returns a function that runs a change, with the state of that change. */
 export function useAction(): Action {
   const { ended } = useVisit();
   const [state, setState] = useState<{ busy: boolean; fault: Fault | null }>({ busy: false, fault: null });

@@ -4,14 +4,14 @@ import type { Children, View } from "./dom.ts";
 /** Column of a table: its heading and the content of its cells. */
 export interface Column<Row> {
   readonly head: string;
-  /** True for a heading that only screen readers read. */
+  /** True if only screen readers read the heading. */
   readonly unseen?: boolean;
   readonly cell: (row: Row) => Children;
-  /** True if the cells are the headings of their rows. */
+  /** True if each cell is the heading of its row. */
   readonly rowHeader?: boolean;
-  /** Class of the heading and the cells. */
+  /** Class of the heading and of the cells. */
   readonly class?: string;
-  /** Further class of the cells. */
+  /** Additional class of the cells. */
   readonly cellClass?: string;
   /** Number of columns that the cell takes; 0 leaves it out. */
   readonly spanOf?: (row: Row) => number;
@@ -22,14 +22,14 @@ interface TableProps<Row> {
   readonly captionClass?: string;
   readonly class: string;
   readonly key?: string | number;
-  /** A column that is false is left out. */
+  /** Columns of the table. A value of false is skipped. */
   readonly columns: readonly (Column<Row> | false)[];
   readonly rows: readonly Row[];
   readonly keyOf: (row: Row) => string;
   readonly rowClass?: (row: Row) => string;
-  /** Opens a row on a click. One cell also needs an `openButton`, for the keyboard. */
+  /** Opens a row after a click. For the keyboard, one cell needs an `openButton`. */
   readonly onOpen?: (row: Row) => void;
-  /** Rows of the foot. */
+  /** Rows at the end of the table. */
   readonly foot?: Children;
 }
 
@@ -71,7 +71,7 @@ function cellOf<Row>({ head, cell, rowHeader, class: name, cellClass, spanOf }: 
   return td({ key: head, class: classes(name, cellClass), ...(colSpan > 1 && { colSpan }) }, cell(row));
 }
 
-/** Button in a cell that opens its row, for the keyboard and screen readers. */
+/** Returns a button that opens its row, for the keyboard and screen readers. */
 export function openButton(open: () => void, text: Children, label?: string): View {
   const onClick = (event: MouseEvent) => {
     event.stopPropagation();

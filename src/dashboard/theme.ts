@@ -8,7 +8,7 @@ function remembered(): Theme {
     const found = localStorage.getItem(place);
     return found === "light" || found === "dark" ? found : "auto";
   } catch {
-    // The browser forbids storage.
+    // The browser does not permit storage.
     return "auto";
   }
 }
@@ -35,12 +35,12 @@ export function setTheme(next: Theme): void {
     if (next === "auto") localStorage.removeItem(place);
     else localStorage.setItem(place, next);
   } catch {
-    // The choice lasts until the page is closed.
+    // Without storage, the choice applies until the page is closed.
   }
   apply();
 }
 
-/** Returns the chosen theme and whether it is dark; a change renders the component again. */
+/** Returns the theme and whether it is dark. Renders the component again when the theme changes. */
 export function useTheme(): { readonly theme: Theme; readonly dark: boolean } {
   const [, redraw] = useState(0);
   useEffect(() => {
@@ -51,7 +51,7 @@ export function useTheme(): { readonly theme: Theme; readonly dark: boolean } {
   return { theme, dark: theme === "auto" ? system.matches : theme === "dark" };
 }
 
-/** Resolves a custom property of the style sheet to a colour for a canvas. */
+/** Resolves a custom property of the style sheet to a colour that a canvas accepts. */
 export function colour(name: string): string {
   const probe = document.createElement("span");
   probe.style.color = `var(${name})`;

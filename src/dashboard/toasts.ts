@@ -5,7 +5,7 @@ import { icon } from "./icons.ts";
 const heard = new Set<(text: string) => void>();
 const shownMs = 4000;
 
-/** Confirms a change: shown for a moment, and read by screen readers. */
+/** Confirms a change in a message that disappears after a few seconds. Screen readers read it. */
 export function say(text: string): void {
   for (const listener of heard) listener(text);
 }

@@ -2,7 +2,7 @@ import type { ChargeDetailsJson } from "../reporting/shapes/charges.ts";
 import type { KeyJson, NewKeyJson, RotatedKeyJson, StandingJson } from "../reporting/shapes/keys.ts";
 import type { OverviewJson } from "../reporting/shapes/figures.ts";
 
-/* The server's answers by their names here. Only types come from outside this folder: the browser loads none of it. */
+/* Names for the server's answers. Files outside this folder provide only types, so the browser loads none of them. */
 
 export type {
   ChargeDetailsJson as ChargeDetails,
@@ -35,9 +35,9 @@ export type {
   RatesJson as Rates,
 } from "../reporting/shapes/prices.ts";
 
-/** An amount in USD as a decimal string. */
+/** Amount in USD, as a decimal string. */
 export type Usd = string;
-/** A time in ISO 8601. */
+/** Time in ISO 8601. */
 export type Iso = string;
 
 export type Series = OverviewJson["series"];
@@ -46,7 +46,7 @@ export type Source = NonNullable<ChargeDetailsJson["source"]>;
 export type Item = ChargeDetailsJson["items"][number];
 export type PriceUsed = NonNullable<ChargeDetailsJson["price"]>;
 export type Limits = KeyJson["limits"];
-/** A key that was just created or rotated, with its text. */
+/** Key that was just created or rotated, including its text. */
 export type NewKey = NewKeyJson | RotatedKeyJson;
 
 export type SpanName = OverviewJson["span"]["name"];

@@ -32,7 +32,7 @@ import { follow } from "./location.ts";
 import type { Resource } from "./resource.ts";
 import type { Iso, Standing, Usd } from "./types.ts";
 
-/** Shows a rounded amount; its value and title are exact. */
+/** Shows an amount, rounded unless `exact`. Its value and title are always exact. */
 export function amount(usd: Usd | null, { exact = false }: { readonly exact?: boolean } = {}): View {
   if (usd === null)
     return span({ class: "muted" }, span({ "aria-hidden": "true" }, "–"), span({ class: "unseen" }, "unknown"));
@@ -59,7 +59,7 @@ interface CardProps {
   readonly children?: Children;
 }
 
-/** Section of a view with a heading. */
+/** Shows a section of a view with a heading. */
 export function Card({ title, hint, actions, class: name, children }: CardProps): View {
   return section(
     { class: classes("card", name) },
@@ -79,7 +79,7 @@ interface Choice<T extends string> {
   readonly onChoose: (value: T) => void;
 }
 
-/** Group of buttons of which one is chosen. */
+/** Shows a group of buttons, one of which is selected. */
 export function segmented<T extends string>({ label, options, value, onChoose }: Choice<T>): View {
   return div(
     { class: "segmented", role: "group", "aria-label": label },
@@ -98,7 +98,7 @@ export function badge(tone: Tone, text: Children, title?: string): View {
   return span({ class: `badge ${tone}`, ...(title !== undefined && { title }) }, text);
 }
 
-/** Bar of a budget: spent, held for requests in flight, and the warning threshold. */
+/** Shows a budget as a bar: the amount spent, the amount held for requests in flight, and the warning threshold. */
 export function budgetBar({
   spent_usd: spent,
   held_usd: held,
@@ -128,7 +128,7 @@ export function budgetBar({
   );
 }
 
-/** Bar next to a name in a list. */
+/** Shows a share as a bar next to a name in a list. */
 export function shareBar(share: number, series?: number): View {
   return div(
     { class: "share", "aria-hidden": "true" },
@@ -150,7 +150,7 @@ export function empty(title: string, ...text: Children[]): View {
   return div({ class: "empty" }, strong(null, title), p({ class: "hint" }, ...text));
 }
 
-/** Placeholder lines while data loads. */
+/** Shows placeholder lines while data loads. */
 export function waiting(lines: number): View {
   return div(
     { class: "waiting", "aria-busy": "true" },
@@ -159,7 +159,7 @@ export function waiting(lines: number): View {
   );
 }
 
-/** Shows data once it is loaded; until then placeholder lines, or why there is none. */
+/** Shows the data once it is loaded. Until then shows placeholder lines, or the fault if loading failed. */
 export function loaded<T>(
   { data, fault, reload }: Resource<T>,
   lines: number,
@@ -172,16 +172,16 @@ export function loaded<T>(
 interface PageProps<T> {
   readonly title: string;
   readonly hint?: string;
-  /** Next to the title. */
+  /** Content next to the title. */
   readonly side?: Children;
-  /** Between the title and the data. */
+  /** Content between the title and the data. */
   readonly tools?: Children;
   readonly resource: Resource<T>;
   readonly lines: number;
   readonly content: (data: T) => Children;
 }
 
-/** Shows a view with its title and data; `after`: dialogs. Data stays next to a failure to reload it. */
+/** Shows a view with its title and data; `after` is for dialogs. If a reload fails, shows the failure above the last data. */
 export function page<T>({ title, hint, side, tools, resource, lines, content }: PageProps<T>, after?: Children): View {
   const { data, fault, reload } = resource;
   return div(
@@ -217,7 +217,7 @@ export function CopyButton({ text, label: what }: { readonly text: string; reado
   );
 }
 
-/** Shows text for a terminal with a copy button. */
+/** Shows text for a terminal, with a copy button. */
 export function snippet(text: string, what: string): View {
   return div({ class: "snippet" }, pre({ tabIndex: 0 }, code(null, text)), h(CopyButton, { text, label: what }));
 }
@@ -230,7 +230,7 @@ interface DialogProps {
   readonly body: (close: () => void) => Children;
 }
 
-/** Shows the browser's own dialog, which keeps and restores the focus, and closes with Escape. */
+/** Shows the browser's own dialog. It holds the focus, restores it afterwards, and closes with Escape. */
 export function Dialog({ title, kind = "box", onClosed, body }: DialogProps): View {
   const place = useRef<HTMLDialogElement>(null);
   useEffect(() => place.current?.showModal(), []);
@@ -263,7 +263,7 @@ export function iconButton(name: IconName, what: string, onClick: () => void): V
   return actionButton(onClick, icon(name), { class: "button icon-only", "aria-label": what, title: what });
 }
 
-/** Box to search in, named by its placeholder. `known`: names that the browser offers. */
+/** Shows a search field whose placeholder is its name. The browser suggests the `known` names. */
 export function searchBox(
   name: string,
   value: string,
@@ -286,7 +286,7 @@ export function searchBox(
   );
 }
 
-/** Names that the browser offers in an input with this `list`. */
+/** Lists the names that the browser suggests for an input whose `list` is this id. */
 export function suggestions(id: string, names: readonly string[]): View {
   return datalist(
     { id },
@@ -298,11 +298,11 @@ interface TileProps {
   readonly name: string;
   readonly figure: Children;
   readonly note: Children;
-  /** Colour of the dot next to the name. */
+  /** Colour of the dot next to the name; null for no dot. */
   readonly tone?: Tone | null;
 }
 
-/** One figure of a summary. */
+/** Shows one figure of a summary. */
 export function tile({ name, figure, note, tone = null }: TileProps): View {
   return div(
     { class: "tile" },

@@ -28,7 +28,7 @@ export function scopeName({ scope, key }: Pick<Standing, "scope" | "key">): stri
   return key === null ? `E${each.slice(1)}` : `${key}, as ${each}`;
 }
 
-/** Returns true for a budget of a session of `farebox run`, which alone creates and removes it. */
+/** Returns true for the budget of a `farebox run` session. Only the session creates and removes it. */
 function isOfSession(scope: string): boolean {
   return scope.includes(" tag:session=");
 }
@@ -54,7 +54,7 @@ function usedShare({ limit_usd: limit, spent_usd: spent, held_usd: held }: Stand
   return shareOf(spent, limit) + shareOf(held, limit);
 }
 
-/** Shows a budget for each key by the key that used most of it. */
+/** Shows a budget for each key. The card has the figures of the key that used the largest share. */
 function eachKeyCard(ofKeys: readonly Standing[], actionsOf: (standing: Standing) => Children): View | null {
   const [fullest] = ofKeys.toSorted((one, other) => usedShare(other) - usedShare(one));
   if (fullest === undefined) return null;
@@ -65,7 +65,7 @@ function eachKeyCard(ofKeys: readonly Standing[], actionsOf: (standing: Standing
   ]);
 }
 
-/** Card of a budget: its bar, a line with a left and a right end, and a note next to its reset. */
+/** Shows the card of a budget: its bar, a line with a left and a right part, and a note next to the reset. */
 function frame(standing: Standing, actions: Children, [[left, right], note]: [[Children, Children], Children]): View {
   const { scope, key, limit_usd: limit, period, mode, resets_at: resets } = standing;
   return article(
@@ -139,7 +139,7 @@ function removeBudget({ scope, period, limit_usd: limit }: Standing): OpenDialog
     });
 }
 
-/** Opens the form for a budget. `standing`: the budget to change; null for a new one of `scope`. */
+/** Opens the form for a budget. `standing` is the budget to change; null creates a budget for `scope`. */
 export function setBudget(standing: Standing | null, scope: string): OpenDialog {
   return (deps) => h(SetBudget, { ...deps, standing, scope });
 }
@@ -196,7 +196,7 @@ function SetBudget({ standing, scope: asked, keys, teams, onClosed, onDone }: Se
   });
 }
 
-/** Fields for the limit and what happens there. `standing`: the budget that is changed; null for a new one. */
+/** Shows the fields for the limit and what happens there. `standing` is the budget to change; null for a new one. */
 function limitFields(standing: Standing | null): View[] {
   return [
     field("Limit (USD)", {

@@ -102,7 +102,7 @@ function corrections(made: readonly Charge[]): View | null {
   );
 }
 
-/** Shows a value that may be missing. */
+/** Shows a value unless it is null. */
 function ifKnown<T>(value: T | null, show: (value: T) => Children): Children {
   return value === null ? null : show(value);
 }
@@ -158,7 +158,7 @@ const deciders: Record<string, string> = {
   request_price: "the price of a request",
 };
 
-/** Output tokens in the hold and the field or bound that decided them; null if no text is limited. */
+/** Describes the output tokens in the hold and what decided their number. Returns null if no output text is limited. */
 function heldFor({ held_for: held }: ChargeDetails): string | null {
   if (held === null) return null;
   const by = deciders[held.by] ?? held.by;

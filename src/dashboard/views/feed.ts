@@ -3,7 +3,7 @@ import { ask, type Fault, type Parameters } from "../api.ts";
 import { attempt, useVisit, whileVisible, type Resource } from "../resource.ts";
 import type { Charge, ChargeList, Live } from "../types.ts";
 
-/** Live list of requests, newest first; loads older ones on demand. */
+/** Live list of requests, newest first. Older requests load on demand. */
 export interface Feed extends Resource<readonly Charge[]> {
   readonly hasOlder: boolean;
   readonly loadingOlder: boolean;
@@ -13,7 +13,7 @@ export interface Feed extends Resource<readonly Charge[]> {
 const pageLength = 50;
 const everyMs = 1000;
 const afterFaultMs = 5000;
-/** Most live requests to keep, in addition to older ones that the user loaded. */
+/** Largest number of live requests to keep. Older requests that the user loaded raise it. */
 const keptMax = 200;
 
 interface Known {
@@ -23,7 +23,7 @@ interface Known {
 
 const nothing: Known = { charges: null, hasOlder: false };
 
-/** Polls `source` each second while `live` and while the page is visible. */
+/** Polls `source` while `live` is true and the page is visible: every second, and 5 seconds after a fault. */
 export function useFeed(source: string, filter: Parameters, live: boolean): Feed {
   const { ended } = useVisit();
   const [known, setKnown] = useState<Known>(nothing);

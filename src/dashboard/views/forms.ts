@@ -6,11 +6,11 @@ import { say } from "../toasts.ts";
 import type { Limits } from "../types.ts";
 import { actionButton, Dialog, failure, suggestions } from "../ui.ts";
 
-/** Names that a dialog offers, and the view behind it. */
+/** Names that a dialog suggests, and actions of its view. */
 export interface DialogDeps {
   readonly keys: readonly string[];
   readonly teams: readonly string[];
-  /** Shows another dialog instead. */
+  /** Replaces this dialog by another one. */
   readonly show: (next: OpenDialog) => void;
   readonly onClosed: () => void;
   readonly onDone: () => void;
@@ -20,11 +20,11 @@ export type OpenDialog = (deps: DialogDeps) => View;
 
 interface FieldProps {
   readonly hint?: string;
-  /** Names that the browser offers. */
+  /** Names that the browser suggests. */
   readonly known?: readonly string[];
 }
 
-/** Shows an input with its label above and a hint below. */
+/** Shows an input with a label above it and a hint below it. */
 export function field(name: string, { hint, known, ...attributes }: Attributes<"input"> & FieldProps): View {
   const list = known === undefined ? {} : { list: `known-${String(attributes.name)}` };
   const plain = attributes.type === "number" ? {} : { autoComplete: "off" as const, spellcheck: false };
@@ -36,12 +36,12 @@ export function field(name: string, { hint, known, ...attributes }: Attributes<"
 }
 
 interface ChoiceProps {
-  /** Values with their texts. */
+  /** Values and their labels. */
   readonly options: readonly (readonly [value: string, text: string])[];
   readonly chosen?: string | undefined;
 }
 
-/** Shows a list of options of which one is chosen, with its label above. */
+/** Shows a list of options with a label above it. One option is selected. */
 export function choice(name: string, { options, chosen, ...attributes }: Attributes<"select"> & ChoiceProps): View {
   return labelled(
     name,
@@ -63,13 +63,13 @@ export function textOf(form: FormData, name: string): string {
   return typeof value === "string" ? value.trim() : "";
 }
 
-/** Reads an optional number. The server refuses a value that is not a number. */
+/** Reads an optional number. A text that is not a number becomes NaN, which the server refuses. */
 export function numberOf(form: FormData, name: string): number | null {
   const text = textOf(form, name);
   return text === "" ? null : Number(text);
 }
 
-/** Splits names at commas or spaces; null without any. */
+/** Splits names at commas and spaces. Returns null if there are none. */
 function listOf(form: FormData, name: string): string[] | null {
   const names = textOf(form, name)
     .split(/[\s,]+/)
@@ -77,7 +77,7 @@ function listOf(form: FormData, name: string): string[] | null {
   return names.length === 0 ? null : names;
 }
 
-/** Field for the name of a new key or team. */
+/** Shows the field for the name of a new key or team. */
 export function nameField(placeholder: string): View {
   const title = "Lowercase letters, digits, dots, dashes and underscores";
   const pattern = "[a-z0-9][a-z0-9._\\-]*";
@@ -93,7 +93,7 @@ export interface Bounds {
 
 export const noBounds: Bounds = { models: null, limits: { rpm: null, tpm: null, parallel: null }, output_cap: null };
 
-/** Fields for models and limits. */
+/** Shows the fields for models and limits. */
 export function boundFields({ models, limits, output_cap: cap }: Bounds): View[] {
   const number = (name: string, value: number | null) =>
     ({
@@ -140,7 +140,10 @@ interface FormProps {
   readonly verb: string;
   readonly danger?: boolean;
   readonly fields: Children;
-  /** Throws a Fault on failure. Returns the confirmation to show as the dialog closes; null where it shows another dialog. */
+  /**
+   * Saves the form. Throws a Fault on failure. Returns the confirmation to show after the dialog closes; null if another dialog
+   * follows.
+   */
   readonly save: (form: FormData) => Promise<string | null>;
   readonly onClosed: () => void;
   readonly onDone: () => void;
@@ -178,7 +181,7 @@ function DialogForm({ verb, danger, fields, save, onDone, close }: DialogFormPro
   );
 }
 
-/** Asks for confirmation of something that cannot be undone. */
+/** Shows a dialog that asks the user to confirm an action that cannot be undone. */
 export function confirmation(text: Children, props: Omit<FormProps, "fields" | "danger">): View {
   return h(FormDialog, { ...props, danger: true, fields: div({ class: "confirm" }, p(null, text)) });
 }

@@ -9,7 +9,7 @@ import type { Alert, Health as Figures, Iso, Reconciliation } from "../types.ts"
 import { amount, badge, Card, link, moment, page, tile, type Tone } from "../ui.ts";
 import { upperFirst } from "./words.ts";
 
-/** Shows the health of the gateway, its bill next to the ledger, and old holds. */
+/** Shows the health of the gateway, compares its bill with the ledger, and lists old holds. */
 export function Health(): View {
   const resource = useAnswer<Figures>(`${admin}/health`, 5000);
   const { data } = resource;
@@ -101,7 +101,7 @@ function Content({ data }: { readonly data: Figures }): View {
   );
 }
 
-/** Share of errors above which the gateway counts as failing. */
+/** Share of failed requests above which the tile marks the gateway as failing. */
 const alarmingShare = 0.05;
 
 function billTile(found: Reconciliation | null): View {
@@ -121,7 +121,7 @@ function reviewTile({ reviewed_on, age_days: days, review_due: due }: Figures["p
   return tile({ name, figure, tone: due ? "warn" : "good", note });
 }
 
-/** Shows a difference below one cent without digits. */
+/** Formats a difference. Replaces one below a cent by "less than" and a cent. */
 function apart(usd: string): string {
   return Math.abs(Number(usd)) < 0.01 && Number(usd) !== 0 ? `less than ${money("0.01")}` : money(usd);
 }
@@ -258,7 +258,7 @@ const deliveryWords: Record<Alert["delivery"]["state"], [Tone, string]> = {
 
 function alertRow({ id, time: at, severity, title, text, delivery }: Alert): View {
   const [tone, word] = deliveryWords[delivery.state];
-  // The text repeats the title, for messages without one.
+  // The text repeats the title for messages that have no title of their own.
   const rest = text.replace(`Farebox: ${title}. `, "");
   return li(
     { key: id, class: classes("alert", severity) },

@@ -112,7 +112,7 @@ export function rotateKey(key: Key): OpenDialog {
     });
 }
 
-/** Shows the key's text once: the server does not store it. */
+/** Shows the key's text once, because the server does not store it. */
 function shownOnce({ name, key, previous_valid_until: until }: NewKey): OpenDialog {
   const body = (close: () => void) =>
     div(

@@ -19,7 +19,7 @@ interface Everything {
   readonly keys: readonly Key[];
   readonly budgets: readonly Standing[];
   readonly teams: readonly Team[];
-  /** True if there are further keys or budgets. */
+  /** True if the server has more keys or budgets than were loaded. */
   readonly more: boolean;
 }
 
@@ -185,7 +185,7 @@ function keyActions(key: Key, show: Show): View {
   );
 }
 
-/** Shows the budgets of a key: those set on it, and its windows of budgets for each key. */
+/** Shows the budgets of a key: budgets set on it, and its own windows of budgets that apply to each key. */
 function budgetsOf({ name }: Key, all: readonly Standing[]): View | View[] {
   const own = all.filter(({ scope, key }) => scope === `key:${name}` || key === name);
   return own.length === 0 ? span({ class: "muted" }, "none") : own.map(miniBudget);

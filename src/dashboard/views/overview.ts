@@ -53,7 +53,7 @@ interface ContentProps {
   readonly data: Figures;
   readonly by: Grouping;
   readonly offered: readonly Grouping[];
-  /** True for an admin, who sees every key. */
+  /** True for an admin, whose overview covers every key. */
   readonly whole: boolean;
 }
 
@@ -84,7 +84,7 @@ function Content({ data, by, offered, whole }: ContentProps): View {
   );
 }
 
-/** Totals of the span, above the chart. */
+/** Shows the totals of the time span above the chart. */
 function headlines({
   name,
   cost_usd: cost,

@@ -10,7 +10,7 @@ import type { Price, PricedModel, PriceHistory, PriceList, Rates } from "../type
 import { amount, badge, Dialog, empty, loaded, page, searchBox } from "../ui.ts";
 import { tokenName } from "./words.ts";
 
-/** Lists every model with its price in force. */
+/** Shows all models with their current prices. */
 export function Prices(): View {
   const { query } = useRoute();
   const [wanted, setWanted] = useState("");
@@ -64,7 +64,7 @@ function listed(models: readonly PricedModel[]): View {
             small({ class: "muted" }, model.provider ?? "", model.unit !== "token" && `, by the ${model.unit}`),
           ],
         },
-        // Models without rates say so in one cell over the three columns.
+        // A model without rates has a single cell that spans the three columns and says so.
         { ...rateColumn("Input", "input", "right"), spanOf: (model) => (hasRates(model) ? 1 : 3) },
         { ...rateColumn("Cached input", "cached_input", "right wide-only"), spanOf: spanOfRate },
         { ...rateColumn("Output", "output", "right"), spanOf: spanOfRate },
@@ -104,7 +104,7 @@ function groupOf({ group, price }: PricedModel): Children {
   return [group, fraction !== 1 && span({ class: "muted num" }, ` ${percent(fraction)}`)];
 }
 
-/** Shows the gateway's rate and a different official rate, struck through if that is higher. */
+/** Shows the gateway's rate, and the official rate if it differs. A higher official rate is struck through. */
 function rateCell(name: keyof Rates, charged: Rates, official: Rates): Children {
   const [rate, list] = [charged[name], official[name]];
   return [

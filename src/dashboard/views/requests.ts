@@ -50,7 +50,7 @@ const typedMs = 350;
 interface FilterProps {
   readonly offered: readonly FilterName[];
   readonly query: URLSearchParams;
-  /** Source of the suggested names. */
+  /** Charges whose names are suggested. */
   readonly charges: readonly Charge[];
 }
 
@@ -177,7 +177,7 @@ function tokensOf({ tokens, state }: Charge): View | string {
   );
 }
 
-/** Shows the cost; while the request is pending, its hold. */
+/** Shows the cost of a request. Shows its hold while it is pending. */
 function costOf({ state, cost_usd: cost, hold_usd: hold }: Charge): View | string {
   if (state === "voided") return span({ class: "muted" }, "–");
   if (state === "pending") return hold === null ? "" : span({ class: "muted", title: "Hold" }, "≤ ", amount(hold));

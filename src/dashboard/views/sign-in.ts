@@ -7,7 +7,7 @@ import { failure } from "../ui.ts";
 import type { Fault } from "../api.ts";
 
 interface SignInProps {
-  /** Reason to sign in again; null on a first visit. */
+  /** Reason why the user must sign in again; null on a first visit. */
   readonly notice: string | null;
   readonly onSignedIn: (who: Who) => void;
 }
@@ -36,7 +36,7 @@ export function SignIn({ notice, onSignedIn }: SignInProps): View {
       div({ class: "brand" }, brandMark(), "Farebox"),
       h1(null, "Sign in"),
       notice !== null && fault === null && p({ class: "notice", role: "status" }, notice),
-      // Password managers need a user name.
+      // Password managers expect a user name.
       input({
         type: "text",
         name: "username",

@@ -17,14 +17,14 @@ const tokenNames: Record<string, string> = {
   image_output: "Image output",
 };
 
-/** Label of a token class. */
+/** Returns the label of a token class. */
 export function tokenName(name: string): string {
   return tokenNames[name] ?? name;
 }
 
 const sourceTones: Record<Exclude<Source, "reported">, Tone> = { counted: "accent", partial: "warn", assumed: "warn" };
 
-/** Shows the source of an amount, or why there is none. A reported amount, the normal case, has no colour. */
+/** Shows the source of an amount, or the state that explains why there is none. "reported" is normal and has no colour. */
 export function knownBadge({ state, source, status, correction }: Charge): View {
   if (correction !== null) return badge("accent", "correction");
   if (state === "pending") return badge("calm", "running");
@@ -35,7 +35,7 @@ export function knownBadge({ state, source, status, correction }: Charge): View 
   return source === null ? badge("warn", "unpriced") : badge(sourceTones[source], source);
 }
 
-/** Writes a name with spaces instead of underscores. */
+/** Replaces the underscores in a name with spaces. */
 export function plainName(name: string): string {
   return name.replaceAll("_", " ");
 }
@@ -48,7 +48,7 @@ export function upperFirst(text: string): string {
   return text.slice(0, 1).toUpperCase() + text.slice(1);
 }
 
-/** Marks a charge with doubts; null for a charge without any. */
+/** Marks a charge with doubts. Returns null if it has none. */
 export function doubtBadge({ doubts }: Charge): View | null {
   return doubts.length === 0
     ? null
@@ -66,7 +66,7 @@ export function boundWords({ models, limits, output_cap: cap }: Bounds): View[] 
   ];
 }
 
-/** Describes the limits; null without any. */
+/** Describes the limits. Returns null if there are none. */
 function limitWords({ rpm, tpm, parallel }: Limits, cap: number | null): string | null {
   const words = [
     rpm !== null && `${count(rpm)} requests/min`,
