@@ -5,15 +5,15 @@ import { fetchWhole, type WholeAnswer } from "../request/fetch-whole.ts";
 import { isObject, parseJson } from "../wire/json.ts";
 
 export type AccountReading =
-  /** `record` as the gateway sent it, parsed; `fetchedAt` on the clock's wall time. */
+  /** `record` is the gateway's parsed answer. `fetchedAt` is in milliseconds since 1970 UTC. */
   | { readonly ok: true; readonly record: unknown; readonly fetchedAt: number }
-  /** One sentence for a person, without the gateway key. */
+  /** `message` is one sentence for a person. It never contains the gateway key. */
   | { readonly ok: false; readonly message: string };
 
-/** Time to answer a person who waits. Milliseconds. */
+/** Longest time that a waiting user is kept without an answer, in milliseconds. */
 const patienceMs = 15_000;
 
-/** The account record, fresh from the gateway. */
+/** Fetches the account record from the gateway. */
 export async function readAccountOnce(settings: Settings, clock: Clock): Promise<AccountReading> {
   const { address, apiKey } = settings.gateway;
   if (address === null || apiKey === null)

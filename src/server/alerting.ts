@@ -23,7 +23,7 @@ interface AlertingDeps {
   readonly fleet: FleetMember;
 }
 
-/** Starts the alerts of a running proxy. Dispose of them before their delivery. */
+/** Starts the alerts of a running proxy. Dispose of them before disposing of their delivery. */
 export function startAlerting({ alerts: settings }: Settings, deps: AlertingDeps): Alerts {
   const { store, calendar, clock, log, metrics, fleet } = deps;
   const { ledger, samples, outbox } = store;
@@ -48,7 +48,7 @@ export function startAlerting({ alerts: settings }: Settings, deps: AlertingDeps
   return alerts;
 }
 
-/** Returns events that the alerts receive too. */
+/** Returns events that are also passed to the alerts. */
 export function withAlerts(events: Events, alerts: Pick<Alerts, "spent" | "refused">): Events {
   return {
     ...events,

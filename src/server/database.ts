@@ -15,7 +15,7 @@ import { tuneRuntime } from "./runtime.ts";
 import { migrateLedger, restoreHint, serverOf, stampOf } from "./ledger.ts";
 
 export type PostgresSetting = Extract<DatabaseSetting, { readonly kind: "postgres" }>;
-/** Receives a share from 0 to 1. */
+/** Receives the completed fraction of the work, from 0 to 1. */
 type OnProgress = (share: number) => void;
 
 export type Done<W extends keyof Maintenance> = Extract<Awaited<ReturnType<Maintenance[W]>>, { readonly ok: true }>;
@@ -24,24 +24,24 @@ export type CopiedLedger = Done<"backUp">;
 export type MovedLedger = Done<"move">;
 export type RepairedRow = Parameters<Parameters<Maintenance["repair"]>[1]["onRepaired"]>[0];
 
-/** Work on the whole ledger that the settings name. */
+/** Operations on the whole ledger that the settings name. */
 export class Maintenance {
   readonly #clock: Clock;
 
   constructor(clock: Clock) {
     this.#clock = clock;
-    // A verification makes short-lived objects by the million: the young generation must not grow with them.
+    // A verification creates millions of short-lived objects. The young generation must not grow with them.
     tuneRuntime();
   }
 
-  /** Brings the ledger to this release's schema. */
+  /** Migrates the ledger to this release's schema. */
   async migrate({ database }: Settings, { backup }: { readonly backup: boolean }) {
     const result = await migrateLedger(database, { at: this.#clock.now(), create: true, backup });
     if (!result.ok) return ledgerRefused(result.failure, shownDatabase(database));
     return { ...result, restore: result.backup === null ? null : restoreHint(database, result.backup) };
   }
 
-  /** Copies the ledger, next to a running `serve` too, and checks the copy. */
+  /** Copies the ledger, even while `serve` is running, and checks the copy. */
   async backUp(
     { database, timeZone }: Settings,
     file: string,
@@ -55,7 +55,7 @@ export class Maintenance {
     return result.ok ? { ok: true as const, ...result.copied } : ledgerRefused(result.failure, path);
   }
 
-  /** Replaces the ledger by a checked copy of `file`; `replaced` is the path of the former one. */
+  /** Replaces the ledger by a checked copy of `file`. `replaced` is the new path of the previous ledger. */
   async restore({ database, timeZone }: Settings, file: string, onProgress: OnProgress) {
     if (database.kind === "postgres") return refusal(copiedByServer("restored with pg_restore"));
     const { path } = database;
@@ -72,7 +72,7 @@ export class Maintenance {
     return result.of === "ledger" ? ledgerRefused(result.failure, path) : backupRefused(result.failure, file);
   }
 
-  /** Moves the ledger in a file into an empty PostgreSQL database, while no proxy runs on it, and compares every row. */
+  /** Moves a ledger file into an empty PostgreSQL database and compares every row. No proxy may be running on the ledger. */
   async move(
     from: string,
     to: PostgresSetting,
@@ -83,7 +83,7 @@ export class Maintenance {
     return result.ok ? result : refusal(movingProblem(result, from, to.shown), result.kind === "differs" ? 1 : 2);
   }
 
-  /** Rebuilds derived sums that differ from the charges; `onRepaired` receives each change once it is durable. */
+  /** Rebuilds derived sums that differ from the charges. `onRepaired` receives each change once it is durable. */
   async repair({ database, timeZone }: Settings, on: Pick<RepairOptions, "onRepaired" | "onProgress">) {
     const how = { calendar: calendarOf(timeZone), clock: this.#clock, pause, ...on };
     const result =
@@ -93,7 +93,7 @@ export class Maintenance {
     return result.ok ? result : ledgerRefused(result.failure, shownDatabase(database));
   }
 
-  /** Turns charges of ended days into sums; with `dryRun` it only counts. */
+  /** Replaces the charges of past days by their sums. With `dryRun` it only counts them. */
   async prune(
     { database, timeZone }: Settings,
     options: { readonly olderThanMs: number; readonly dryRun: boolean; readonly onProgress: OnProgress },

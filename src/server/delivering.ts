@@ -11,10 +11,13 @@ import { openPayload } from "../request/task-webhooks.ts";
 import { createWebhookSender } from "../gateway/webhooks/webhook-sender.ts";
 import type { FleetMember } from "./fleet.ts";
 
-/** The one target of alerts. */
+/** Name of the target of all alerts. */
 export const alertTarget = "alert webhook";
 
-/** Returns the rule for addresses of clients' webhooks. It is strict: Farebox may reach addresses that its clients cannot. */
+/**
+ * Returns the rule for the addresses of clients' webhooks. It is strict by default, because Farebox may reach addresses that
+ * its clients cannot.
+ */
 export function taskWebhookRule({ webhook }: Settings): AddressRule {
   return webhook.private ? "administrator" : "strict";
 }
@@ -56,7 +59,7 @@ function alertDestination(
   return { url: webhook.reveal(), rule: "administrator", body: payload, headers: signedWith(secret?.reveal() ?? null) };
 }
 
-/** Returns a request like the gateway's own: the payload, with the client's secret in a header. */
+/** Returns the same request that the gateway would send: the payload, with the client's secret in a header. */
 function taskDestination(settings: Settings, seal: Seal, message: Message): Destination | NoDestination {
   const opened = openPayload(seal, message);
   if (opened === undefined) return { gone: "it was sealed with another gateway key" };

@@ -7,7 +7,10 @@ import { formatScope, isOfSession } from "../core/budget.ts";
 
 const dayMs = 86_400_000;
 
-/** Compares the gateway's bill with the last day's samples. Computed again only when there is a new sample. */
+/**
+ * Returns a function that compares the ledger with the account samples of the last day. It computes again only if there is a
+ * new sample.
+ */
 export function differenceOfDay({ ledger, samples }: Store["figures"]): () => Promise<LedgerFigures["reconciliation"]> {
   let known: { readonly askedAt: number; readonly figures: LedgerFigures["reconciliation"] } | null = null;
   return async () => {
@@ -60,7 +63,7 @@ async function readFigures(
   const names = new Map(allKeys.map((key) => [key.id, key.name]));
   const nameOf = (id: string) => names.get(id) ?? id;
   return {
-    // Budgets of sessions would add a label value for each.
+    // Budgets of sessions are left out, because each session would add a label value.
     budgets: windows
       .filter(({ budget }) => !isOfSession(budget.scope))
       .map(({ budget: { scope, period, limit }, subject, spent, held }) => ({

@@ -6,25 +6,25 @@ import type { Fleet, Peers, WorkDone } from "../ports/fleet.ts";
 import type { Log } from "../ports/log.ts";
 import type { PeerUsage } from "../request/limits.ts";
 
-/** The other proxies, as `/readyz` shows them. */
+/** State of the other proxies, as `/readyz` shows it. */
 export interface PeersStanding {
   readonly live: number;
   /** Content ids of their prices that differ from this proxy's. */
   readonly otherCatalogues: readonly string[];
 }
 
-/** This proxy among those that share the ledger. Disposing of it releases its jobs, which are to be disposed of before. */
+/** This proxy as one of those that share the ledger. Disposing of it releases its jobs, so dispose of the jobs' work first. */
 export interface FleetMember extends AsyncDisposable {
   readonly jobs: ClaimedJobs;
-  /** Undefined where there are no others. */
+  /** Usage of limits by peers; undefined if the ledger has only this proxy. */
   readonly peerUsage: PeerUsage | undefined;
-  /** Reports work of this proxy to its own listeners at once, and to other proxies with the next beat. */
+  /** Reports work of this proxy to its own listeners at once, and to peers with the next beat. */
   did(work: keyof WorkDone): void;
-  /** Calls back after such work, here or in another proxy. */
+  /** Calls back after such work in this proxy or in a peer. */
   on(work: keyof WorkDone, listener: () => void): void;
-  /** Begins to publish, with the usage of limits that `used` returns, and to receive. */
+  /** Starts to exchange reports with peers. `used` returns this proxy's usage of limits. */
   join(used: () => Readonly<Record<string, LimitUse>>): void;
-  /** Null where there are no others. */
+  /** Returns the state of peers; null if the ledger has only this proxy. */
   standing(): PeersStanding | null;
 }
 
@@ -42,7 +42,7 @@ interface MemberDeps {
   readonly prices: Prices;
 }
 
-/** Proxies differ for a moment while prices are rolled out; a longer difference is logged. Milliseconds. */
+/** Time for which proxies may have different prices during a rollout, in milliseconds. A longer difference is logged. */
 const differsQuietMs = 5_000;
 
 const jobOf = { queued: "deliveries", tasks: "tasks" } as const;
@@ -76,7 +76,8 @@ export function fleetMember(deps: MemberDeps): FleetMember {
     peerUsage: peerUsageOf(peers),
     did(work) {
       done[work]++;
-      // A client waits for messages and tasks; posted charges are reported with the next beat.
+      // Messages and tasks are reported at once because a client waits for them. Posted charges are reported with the next
+      // beat.
       const isElsewhere = work === "posted" ? false : !jobs.of(jobOf[work]).isMine();
       if (isElsewhere) peers.beatNow();
       notify(work);
@@ -109,7 +110,7 @@ function followPrices({ clock, log, gauges, prices }: MemberDeps, standing: () =
     gauges.onBeat(live, otherCatalogues.length > 0);
     if (otherCatalogues.some((digest) => !known.has(digest))) void prices.reload();
     const { digest } = prices.current;
-    // With its own: a peer that still has the prices from before has nothing new.
+    // This includes the proxy's own digest, so that a peer with the previous prices does not cause a reload.
     known = new Set([...otherCatalogues, digest]);
     if (otherCatalogues.length === 0) {
       if (apart?.isLogged === true) log.info({ digest }, "all proxies of this ledger have the same prices again");
@@ -123,7 +124,10 @@ function followPrices({ clock, log, gauges, prices }: MemberDeps, standing: () =
   };
 }
 
-/** Notifies of work that peers did since the last beat. A peer that came or went may have done, or left, anything. */
+/**
+ * Calls `notify` for work that peers did since the last beat. If a peer appeared or disappeared, calls it for all kinds of
+ * work, since that peer may have done work or left it unfinished.
+ */
 function followWork(peers: Peers, notify: (work: keyof WorkDone) => void): () => void {
   let known = new Map<number, WorkDone>();
   return () => {

@@ -6,7 +6,7 @@ const minuteMs = 60_000;
 const minutesShown = 60;
 const minutesKept = 24 * 60;
 const errorsKept = 20;
-/** Status that is counted for a client that disconnected. */
+/** Status of a request whose client disconnected. */
 const clientLeftStatus = 499;
 
 interface Minute {
@@ -16,7 +16,7 @@ interface Minute {
   readonly byStatus: Map<number, number>;
 }
 
-/** Responses of the gateway in the last day by minute, as far as this process knows them. */
+/** Counts the gateway's responses by minute for the last day. It knows only responses to this process. */
 export class GatewayWatch {
   readonly #clock: Clock;
   readonly #startedAt: number;
@@ -29,7 +29,7 @@ export class GatewayWatch {
     this.#startedAt = clock.now();
   }
 
-  /** Returns events that this receives too. */
+  /** Returns events that are also counted here. */
   watching(events: Events): Events {
     return {
       ...events,
@@ -40,7 +40,7 @@ export class GatewayWatch {
     };
   }
 
-  /** Counts a request that reached the gateway. A client that disconnected is no error of the gateway. */
+  /** Counts a request that reached the gateway. A client that disconnects is not an error of the gateway. */
   ended({ id, status, model, overheadMs }: Pick<RequestEnded, "id" | "status" | "model" | "overheadMs">): void {
     if (overheadMs === null) return;
     const at = this.#clock.now();

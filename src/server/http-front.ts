@@ -13,23 +13,29 @@ import type { Log } from "../ports/log.ts";
 import { sleep } from "../platform/loop.ts";
 import type { Work } from "./work.ts";
 
-/** The server of a proxy's clients: in this process, or in workers of it. */
+/** Server for the proxy's clients, in this process or in its workers. */
 export interface Front {
-  /** "http://127.0.0.1:4000" */
+  /** Address of the server, such as "http://127.0.0.1:4000". */
   readonly url: string;
-  /** Not accepting connections after two seconds. Resolves when every request is settled, cut off if it takes too long. */
+  /**
+   * Stops accepting connections after two seconds. Resolves when every request is settled. Requests that take too long are
+   * cut off.
+   */
   drain(): Promise<void>;
-  /** Ends every connection and call at once, and settles what ran. */
+  /** Closes all connections and ends all calls at once. Settles the requests in flight. */
   cutOff(): Promise<void>;
-  /** Resolves with one sentence when no worker can be kept running. */
+  /** Resolves with one sentence if no worker can be kept running. */
   readonly failed?: Promise<string>;
-  /** Returns the metrics of each worker's process, by its number. The answer comes after all earlier events of the worker. */
+  /**
+   * Returns the metrics of each worker process by the worker's number. All earlier events of a worker arrive before its
+   * metrics.
+   */
   readonly processMetrics?: () => Promise<ReadonlyMap<string, readonly ProcessMetric[]>>;
 }
 
 export type FrontResult =
   | { readonly ok: true; readonly front: Front }
-  /** One sentence. */
+  /** `problem` is one sentence. */
   | { readonly ok: false; readonly problem: string };
 
 export interface HttpFrontDeps {
@@ -37,22 +43,28 @@ export interface HttpFrontDeps {
   readonly events: Events;
   readonly log: Log;
   readonly clock: Clock;
-  /** Work in progress that must be waited for. */
+  /** Work in progress that a shutdown must wait for. */
   readonly work: Work;
-  /** Unless given, this process has all memory that the settings allow. */
+  /** Memory for bodies. By default, this process may use all memory that the settings allow. */
   readonly bodyMemory?: BodyMemory;
-  /** Ends every running call at the gateway; each is settled. */
+  /** Ends all running calls to the gateway. Each of them is settled. */
   readonly stopForwarding: () => void;
-  /** Ends the connections to it. */
+  /** Gateway whose connections are closed at the end. */
   readonly gateway: AsyncDisposable;
   readonly isLedgerWritable: () => Promise<boolean>;
 }
 
-/** A draining proxy accepts new requests for this time, so that load balancers notice first. Milliseconds. */
+/**
+ * Time for which a draining proxy still accepts new requests, in milliseconds. Load balancers notice the drain before it
+ * ends.
+ */
 export const lameDuckMs = 2_000;
-/** Time for the error events of streams that are cut off at the end of the drain. Milliseconds. */
+/** Time to send error events to streams that are cut off at the end of the drain, in milliseconds. */
 export const lastWordsMs = 1_000;
-/** Settlements that take longer than this at the end may be waiting for a ledger that cannot be written. Milliseconds. */
+/**
+ * Interval for checking the ledger while the last settlements are pending, in milliseconds. They may be waiting because it
+ * cannot be written.
+ */
 const stuckMs = 1_000;
 
 /** Listens and answers requests in this process. */
@@ -62,7 +74,7 @@ export async function openHttpFront(settings: Pick<Settings, "listen">, deps: Ht
   return listening.ok ? { ok: true, front: { url: listening.url, ...ending } } : listening;
 }
 
-/** Builds a server, and what ends it. It may listen itself, or be given connections. */
+/** Builds a server and the functions that end it. The caller lets it listen, or passes it connections. */
 export function buildHttpFront(
   { listen: settings }: Pick<Settings, "listen">,
   deps: HttpFrontDeps,
@@ -84,10 +96,10 @@ export function buildHttpFront(
 
   let draining = false;
   server.prependListener("request", (_request, response) => {
-    // A connection that stays open would carry requests until it is cut off in the middle of one.
+    // A connection that stays open would carry further requests and be cut off in the middle of one.
     if (draining) response.shouldKeepAlive = false;
   });
-  /** Closes the connections of both sides, so that every request that waits for one ends and is settled. */
+  /** Closes the connections to clients and to the gateway, so that every waiting request ends and is settled. */
   const cutOff = async (): Promise<void> => {
     server.close();
     stopForwarding();
@@ -112,7 +124,7 @@ export function buildHttpFront(
   };
 }
 
-/** Waits for settlements, but not while the ledger cannot be written: the next start posts their holds. */
+/** Waits for settlements, unless the ledger cannot be written. In that case the next start posts their holds. */
 export async function settledOrStuck({
   work,
   clock,
@@ -132,7 +144,7 @@ const listenProblems: Readonly<Record<string, string>> = {
   EADDRNOTAVAIL: "this machine has no such address; choose another --host",
 };
 
-/** Connections that may wait to be accepted. In a larger burst, clients wait a second before their next try. */
+/** Largest number of connections that wait to be accepted. In a larger burst, clients wait a second before they try again. */
 const backlogMax = 4096;
 
 export function listen(

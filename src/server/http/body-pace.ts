@@ -1,18 +1,21 @@
 import type { Clock, Timer } from "../../ports/clock.ts";
 
-/** So much of a body must come in each such time; a telephone on a bad line sends a hundred times as much. */
+/**
+ * Smallest number of bytes of a body that must arrive in each period. A telephone with a bad connection sends a hundred
+ * times as much.
+ */
 export const bodyPace = { ms: 60_000, bytes: 1024 } as const;
 
 /**
- * Watches a body that is being read, so that one that does not move, or moves a byte at a time, does not keep its memory
- * and its connection for an hour. What is not asked for (a pause) is not missed.
+ * Watches a body while it is read. Calls `onTooSlow` if it arrives too slowly, so that it does not keep its memory and
+ * connection for an hour. Periods with a pause do not count, because Farebox did not read then.
  */
 export class BodyPace {
   readonly #clock: Clock;
   readonly #onTooSlow: () => void;
   #bytes = 0;
   #paused = false;
-  /** True if the current period had a pause of ours. */
+  /** True if Farebox paused reading during the current period. */
   #wasPaused = false;
   #timer: Timer;
 

@@ -4,14 +4,17 @@ import type { Clock } from "../../ports/clock.ts";
 import type { BodyOpening, BodyReceiver, BodyResult, OpenBody } from "../../ports/exchange.ts";
 import { BodyPace } from "./body-pace.ts";
 
-/** Memory for the bodies of all requests together. */
+/** Memory that the bodies of all requests share. */
 export interface BodyMemory {
-  /** Takes so many bytes, or none of them where there is no room. It may have to be asked for elsewhere. */
+  /**
+   * Takes this number of bytes and returns true, or takes none and returns false. Returns a promise if another process must
+   * be asked.
+   */
   take(bytes: number): boolean | Promise<boolean>;
   give(bytes: number): void;
 }
 
-/** So much memory, counted here. */
+/** Memory of a fixed size, counted in this process. */
 export class BodyAllowance implements BodyMemory {
   readonly #bytesMax: number;
   #bytes = 0;
@@ -31,16 +34,19 @@ export class BodyAllowance implements BodyMemory {
   }
 }
 
-/** Within what a body is read. */
+/** Limits for reading a body. */
 export interface BodyRules {
-  /** Maximum of one request. */
+  /** Largest body of one request, in bytes. */
   readonly limitBytes: number;
-  /** Maximum of all requests. */
+  /** Memory for the bodies of all requests. */
   readonly memory: BodyMemory;
   readonly clock: Clock;
 }
 
-/** Reads a request's body once and whole, within one request's limit and the memory of all, while it moves. */
+/**
+ * Reads the whole body of a request, within the limit of one request and the memory for all. Refuses a body that arrives too
+ * slowly.
+ */
 export function readBody(request: IncomingMessage, rules: BodyRules): Promise<BodyResult> {
   const { limitBytes, memory } = rules;
   const unfit = unfitness(request, limitBytes);
@@ -51,7 +57,7 @@ export function readBody(request: IncomingMessage, rules: BodyRules): Promise<Bo
   return typeof taking === "boolean" ? read(taking) : taking.then(read);
 }
 
-/** After room for what was stated of its size is taken. */
+/** Reads the body. The memory for its stated size is already taken. */
 function readAll(
   request: IncomingMessage,
   stated: number,
@@ -69,7 +75,7 @@ function readAll(
       if (!result.ok) memory.give(taken);
       resolve(result);
     };
-    // Mostly all of it came with the head, and waits in the request.
+    // Most bodies arrive completely with the head, so they need no watching.
     const isHere = request.complete || (stated > 0 && request.readableLength >= stated);
     const pace = isHere
       ? undefined
@@ -103,12 +109,12 @@ function readAll(
     });
     request.on("error", () => finish({ ok: false, refusal: null }));
     request.on("close", () => finish({ ok: false, refusal: null }));
-    // It may have gone while the memory was asked for.
+    // The client may have disconnected while the memory was requested.
     if (request.destroyed) finish({ ok: false, refusal: null });
   });
 }
 
-/** The refusal of a body by its headers; undefined for a body that is read. */
+/** Returns the refusal of a body by its headers; undefined if the body can be read. */
 function unfitness({ headers }: IncomingMessage, limitBytes: number): Refusal | undefined {
   const encoding = headers["content-encoding"];
   if (encoding !== undefined && encoding !== "" && encoding.toLowerCase() !== "identity") {
@@ -117,10 +123,13 @@ function unfitness({ headers }: IncomingMessage, limitBytes: number): Refusal | 
   return Number(headers["content-length"] ?? 0) > limitBytes ? { code: "request_too_large", limitBytes } : undefined;
 }
 
-/** Memory for a body that passes through: its first bytes, and those on their way. */
+/** Memory for a body that is passed on while it arrives, in bytes: its first bytes and those in transit. */
 const passingBytes = 128 * 1024;
 
-/** A request's body as it comes, whatever its size; what it takes of the memory is given back when all of it has come. */
+/**
+ * Opens a body that is passed on while it arrives. Its memory does not grow with its size, and is released when the request
+ * closes.
+ */
 export function openBody(request: IncomingMessage, rules: BodyRules): BodyOpening | Promise<BodyOpening> {
   const { limitBytes, memory } = rules;
   const unfit = unfitness(request, limitBytes);
@@ -148,7 +157,7 @@ class RequestBody implements OpenBody {
 
   constructor(request: IncomingMessage, { limitBytes, clock }: BodyRules) {
     const stated = request.headers["content-length"];
-    // Without a length and without chunks there is no body (RFC 9112, 6.3).
+    // A request without a length and without chunks has no body (RFC 9112, 6.3).
     this.length = stated !== undefined ? Number(stated) : request.headers["transfer-encoding"] === undefined ? 0 : null;
     this.#request = request;
     this.#limitBytes = limitBytes;
@@ -173,7 +182,7 @@ class RequestBody implements OpenBody {
     this.#request.on("end", () => finish(() => receiver.end()));
     this.#request.on("error", () => finish(() => receiver.fail(null)));
     this.#request.on("close", () => finish(() => receiver.fail(null)));
-    // It may have gone while the memory for it was asked for.
+    // The client may have disconnected while the memory was requested.
     if (this.#request.destroyed) finish(() => receiver.fail(null));
   }
 

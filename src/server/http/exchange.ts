@@ -19,20 +19,20 @@ interface ExchangeParams {
   readonly bodyBytesMax: number;
   readonly bodyMemory: BodyMemory;
   readonly clock: Clock;
-  /** Called for each refusal, for its metric. */
+  /** Called for each refusal, to count it in the metrics. */
   readonly onRefusal: (refusal: Refusal) => void;
 }
 
-/** An exchange over Express' request and response, which stay private. */
+/** An exchange that hides Express' request and response. */
 export class HttpExchange implements Exchange {
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
   readonly #facts: ExchangeParams;
-  /** Only an answer that is passed on in pieces has one. */
+  /** Writer of an answer that is passed on in pieces; undefined for other answers. */
   #writer: TickWriter | undefined;
   #onClientGone: (() => void) | undefined;
   #clientGone = false;
-  /** Once they have been asked for. */
+  /** Headers of the request, cached at the first call of `headers`. */
   #headers: HeaderList | undefined;
   #status: number | null = null;
   #replaced: { readonly prefix: string; readonly headers: () => HeaderList } | null = null;
@@ -73,7 +73,7 @@ export class HttpExchange implements Exchange {
   }
 
   header(name: string): string | undefined {
-    // Node drops repeats of these headers, and of others that are not read here.
+    // Node drops repeated values of these headers. It also does so for others, which are not read here.
     if (name === "authorization" || name === "host") return this.#joined(name);
     return oneText(this.#request.headers[name]);
   }
@@ -149,7 +149,7 @@ export class HttpExchange implements Exchange {
   refuse(refusal: Refusal, extraHeaders: HeaderList = []): void {
     this.#facts.onRefusal(refusal);
     const { status, headers, body } = refusalAnswer(refusal);
-    // The connection of a body that is large, or does not come, ends with the answer.
+    // If the rest of the body is large or has stalled, the connection is closed after the answer.
     const isStuck = refusal.code === "request_timeout";
     const closes = isStuck || hasMuchToCome(this.#request);
     if (closes && !isStuck && !this.#response.headersSent) lingerAfterAnswer(this.#request, this.#facts.clock);
@@ -196,7 +196,7 @@ export class HttpExchange implements Exchange {
   }
 }
 
-/** Rest of a refused request's body that is skipped, so that its connection can serve the next request. */
+/** Largest rest of a refused request's body that is skipped, in bytes, so that its connection can serve the next request. */
 const readPastBytesMax = 64 * 1024;
 
 function hasMuchToCome({ complete, headers }: IncomingMessage): boolean {

@@ -7,8 +7,8 @@ import { spanNames } from "../../../reporting/shapes/figures.ts";
 import type { RouteTools } from "./route.ts";
 
 /*
- * Fields and queries that several routes have in common. The schema says what a field may be, for people and for the
- * document; the use case judges it next to the other fields.
+ * Fields and queries that several routes share. The schema describes valid values, for people and for the OpenAPI document.
+ * The use case checks them together with the other fields.
  */
 
 function duration(meaning: string, minMs: number, maxMs: number) {
@@ -27,21 +27,21 @@ function within(value: number | undefined, min: number, max: number): boolean {
 export const lifetime = duration("Lifetime from now on.", 1, lifetimeMsMax);
 export const overlap = duration("Time that the present secret stays valid.", 0, overlapMsMax);
 
-/** Milliseconds of a checked field. A missing field stays missing, null stays null. */
+/** Returns the milliseconds of a validated duration. Returns undefined and null as they are. */
 export function msOf(text: string): number;
 export function msOf(text: string | null | undefined): number | null | undefined;
 export function msOf(text: string | null | undefined): number | null | undefined {
   return text === null || text === undefined ? text : parseDuration(text);
 }
 
-/** An instant as the commands take it. */
+/** An instant in the forms that the commands accept. */
 export const instant = z.string().refine(isInstant, `must be ${instantForms}`).meta({
   description:
     "A span back from now (24h, 7d), the beginning of today, yesterday, week, month or last-month, or of a date, in the time zone, or an ISO 8601 instant with its zone.",
   example: "7d",
 });
 
-/** The instant of a checked field. */
+/** Returns the instant of a validated field, in milliseconds since 1970 UTC. */
 export function atOf(text: string, { clock, calendar }: Pick<RouteTools, "clock" | "calendar">): number {
   const parsed = parseInstant("", text, clock.now(), calendar);
   return parsed.ok ? parsed.at : 0;

@@ -42,7 +42,7 @@ const auditQuery = z.strictObject({
   cursor: cursor.optional(),
 });
 
-/** The half-open span of two checked fields; null where it ends before it begins. */
+/** Returns the half-open span of two validated fields; null if it ends before it begins. */
 function spanOf({ since, until }: { readonly since: string; readonly until: string }, tools: RouteTools) {
   const span = { since: atOf(since, tools), until: atOf(until, tools) };
   return span.until < span.since ? null : span;

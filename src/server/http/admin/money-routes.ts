@@ -84,7 +84,7 @@ export const budgetRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-/** One text for a budget's window, by what it is of. */
+/** Returns a cursor that identifies a budget's window by budget and subject. */
 function windowCursor({ budget, subject }: BudgetWindow): string {
   return Buffer.from(`${budget.id} ${subject}`).toString("base64url");
 }

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { found, route, type AdminRoute } from "./route.ts";
 import { adminBase } from "./serve-route.ts";
 
-/** The routes with the one that describes them all, itself included. */
+/** Adds the route that serves the OpenAPI document. The document describes all routes, including this one. */
 export function withDocument(routes: readonly AdminRoute[], version: string): readonly AdminRoute[] {
   const all: AdminRoute[] = [
     ...routes,
@@ -19,7 +19,7 @@ export function withDocument(routes: readonly AdminRoute[], version: string): re
 
 const documentSchema = z.looseObject({ openapi: z.literal("3.1.0") });
 
-/** The OpenAPI 3.1 document of the routes, from the schemas that check what comes in. */
+/** Returns the OpenAPI 3.1 document of the routes. It is built from the schemas that validate requests. */
 function openApiDocument(routes: readonly AdminRoute[], version: string) {
   const paths: Record<string, Record<string, object>> = {};
   for (const each of routes) {
@@ -98,7 +98,7 @@ function errorsOf({ role, body, path }: AdminRoute): string {
   return `${all.join("; ")}.`;
 }
 
-/** "GET /keys/{key}" is "get_keys_key". */
+/** Returns the operation id of a route: "get_keys_key" for "GET /keys/{key}". */
 function operationId(method: string, path: string): string {
   return [method, ...path.split("/").filter(Boolean)].join("_").replace(/[{}]/g, "").replace(/\W/g, "_");
 }

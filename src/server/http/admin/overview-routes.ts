@@ -14,7 +14,7 @@ import { priceHistorySchema } from "../../../reporting/shapes/prices.ts";
 import { liveQuery, overviewQuery } from "./fields.ts";
 import { found, route, type AdminDeps, type AdminRoute } from "./route.ts";
 
-/** Routes that answer one page of the dashboard at once. */
+/** Routes that return all data of one dashboard page in one answer. */
 export const overviewRoutes: readonly AdminRoute[] = [
   route("GET /overview", {
     role: "viewer",
@@ -78,7 +78,7 @@ export const overviewRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-/** Longest wait of an overview for the gateway; a later answer is in the next overview. */
+/** Longest time that an overview waits for the gateway, in milliseconds. A later answer appears in the next overview. */
 const balancePatienceMs = 50;
 
 async function balanceSoon({ account, accountTtlMs, latest, clock }: AdminDeps) {

@@ -8,7 +8,7 @@ export type Read<T, R = Refusal> =
   | { readonly ok: true; readonly value: T }
   | { readonly ok: false; readonly refusal: R };
 
-/** The parameters of a query, each at most once. */
+/** Reads the parameters of a query. Each may be given only once. */
 export function readQuery(query: string, schema: z.ZodObject | null): Read<unknown> {
   const given = new URLSearchParams(query);
   const names = [...given.keys()];
@@ -21,7 +21,7 @@ export function readQuery(query: string, schema: z.ZodObject | null): Read<unkno
     : invalid(`There is no parameter '${shown(first)}': this path takes none.`, first);
 }
 
-/** Reads a body. Refuses one where none is taken, since its content would be ignored. A null refusal: the client left. */
+/** Reads a body. Refuses a body that the route would ignore. The refusal is null if the client disconnected. */
 export async function readBody(
   exchange: Exchange,
   schema: z.ZodObject | null,
@@ -30,7 +30,7 @@ export async function readBody(
   const read = await exchange.readBody(bytesMax);
   if (!read.ok) {
     const { refusal } = read;
-    // The limit of these bodies is no setting.
+    // No setting changes the size limit of these bodies.
     if (refusal?.code === "request_too_large") return { ok: false, refusal: { ...refusal, setting: null } };
     return { ok: false, refusal };
   }
@@ -57,11 +57,11 @@ function readJsonBody(bytes: Buffer, contentType: string | undefined, schema: z.
   return readFields(schema, value, "field");
 }
 
-/** Reports the first fault of an input by the name of its field, never with its value. */
+/** Validates an input. Its refusal names the first invalid field, but never contains the value. */
 export function readFields(schema: z.ZodObject, given: object, noun: "parameter" | "field" | "body"): Read<unknown> {
   const result = schema.safeParse(given);
   if (result.success) return { ok: true, value: result.data };
-  // A name that is not known comes first: it may be the one that is missing, mistyped.
+  // Unknown names are reported first, because one may be a misspelled required name.
   const { issues } = result.error;
   const issue = issues.find(({ code }) => code === "unrecognized_keys") ?? issues[0];
   if (issue?.code === "unrecognized_keys") return unknownField(schema, issue.path, issue.keys[0] ?? "", noun);
@@ -83,7 +83,7 @@ function unknownField(schema: z.ZodObject, path: readonly PropertyKey[], unknown
   );
 }
 
-/** The object schema at a path, through what makes it optional. */
+/** Returns the object schema at a path. Unwraps optional schemas. */
 function objectAt(schema: z.ZodObject, path: readonly PropertyKey[]): z.ZodObject | undefined {
   let here: unknown = schema;
   for (const step of path) {
@@ -114,7 +114,7 @@ function invalid(message: string, param: string | null): Read<never> {
   return { ok: false, refusal: { code: "invalid_request", message, param: param && shown(param) } };
 }
 
-/** Shortens a name that came with the request. A text that looks like a secret is hidden. */
+/** Shortens a name from the request. Hides a text that looks like a secret. */
 function shown(text: string): string {
   if (/sk-[\w-]{8,}/.test(text)) return "<hidden>";
   return text.length > 100 ? `${text.slice(0, 100)}…` : text;

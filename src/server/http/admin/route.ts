@@ -19,7 +19,7 @@ import type { TeamStore } from "../../../ports/team-store.ts";
 /** Stores and services that the routes of the admin API call. */
 export interface AdminDeps {
   readonly ledger: LedgerQueries & BudgetStore & LedgerMaintenance & Charging;
-  /** The same ledger, for reads that are short and frequent: no long work of others holds them up. */
+  /** The same ledger, for short and frequent queries that long queries must not delay. */
   readonly latest: LedgerQueries;
   readonly keys: KeyStore;
   readonly teams: TeamStore;
@@ -29,9 +29,12 @@ export interface AdminDeps {
   readonly tasks: TaskStore;
   readonly clock: Clock;
   readonly calendar: Calendar;
-  /** The prices in force. */
+  /** Returns the prices in force. */
   readonly catalogue: () => Catalogue;
-  /** The gateway's account record, at most `ttlMs` old where the gateway answers; undefined where there is none. */
+  /**
+   * Returns the gateway's account record; undefined if there is none. It is at most `accountTtlMs` old if the gateway
+   * answers.
+   */
   readonly account: () => Promise<{ readonly body: unknown; readonly fetchedAt: number } | undefined>;
   readonly accountTtlMs: number;
   /** Spending in past days and hours. */
@@ -48,7 +51,7 @@ export interface RouteTools extends AdminDeps {
 
 export type RouteAnswer<Json = unknown> = { readonly ok: true; readonly json: Json } | Failure | NoGateway;
 
-/** The route needs an answer of the gateway, which gives none. */
+/** The route needs an answer from the gateway, but the gateway did not answer. */
 interface NoGateway {
   readonly ok: false;
   readonly kind: "no_gateway";
@@ -61,18 +64,18 @@ type AdminMethod = "get" | "post" | "put" | "patch" | "delete";
 /** One route of the admin API, as it is served and documented. */
 export interface AdminRoute {
   readonly method: AdminMethod;
-  /** Below /admin/v1, with its parameters in braces: "/keys/{key}". */
+  /** Path below /admin/v1 with parameters in braces: "/keys/{key}". */
   readonly path: string;
   /** Role that may call it. */
   readonly role: AdminRole;
   readonly summary: string;
-  /** Parameters of the query; null for none. */
+  /** Schema of the query parameters; null if there are none. */
   readonly query: z.ZodObject | null;
-  /** The body; null for none. A body whose fields are all optional may be missing. */
+  /** Schema of the body; null if there is none. A body may be missing if all its fields are optional. */
   readonly body: z.ZodObject | null;
-  /** The status of its success. */
+  /** Status of a successful answer. */
   readonly status: 200 | 201;
-  /** Schema of its answer, for types, the OpenAPI document and tests. */
+  /** Schema of the answer, for types, the OpenAPI document and tests. */
   readonly answer: z.ZodType;
   handle(
     tools: RouteTools,
@@ -93,7 +96,10 @@ interface Declared<A extends z.ZodType, Q extends z.ZodObject, B extends z.ZodOb
   ): Promise<RouteAnswer<Shape<A>>>;
 }
 
-/** Declares a route: "GET /keys/{key}". `params` are in the order of the path. `handle` has to return what `answer` declares. */
+/**
+ * Declares a route such as "GET /keys/{key}". `params` are in the order of the path. `handle` must return what `answer`
+ * declares.
+ */
 export function route<A extends z.ZodType, Q extends z.ZodObject = z.ZodObject, B extends z.ZodObject = z.ZodObject>(
   name: `${"GET" | "POST" | "PUT" | "PATCH" | "DELETE"} /${string}`,
   { query, body, status, handle, ...declared }: Declared<A, Q, B>,
@@ -110,7 +116,7 @@ export function route<A extends z.ZodType, Q extends z.ZodObject = z.ZodObject, 
   };
 }
 
-/** The failure of a use case, or the JSON of its success. */
+/** Returns the failure of a use case, or its result as JSON. */
 export function answered<T extends { readonly ok: true }, Json>(
   result: T | Failure,
   json: (done: T) => Json,

@@ -6,7 +6,7 @@ import { withDocument } from "./openapi.ts";
 import type { AdminRoute } from "./route.ts";
 import { taskRoutes } from "./task-routes.ts";
 
-/** Every route of the admin API: served, documented and tested from here. */
+/** Returns all routes of the admin API, to serve, document and test them. */
 export function adminRoutes(version: string): readonly AdminRoute[] {
   return withDocument(
     [...keyRoutes, ...teamRoutes, ...budgetRoutes, ...chargeRoutes, ...taskRoutes, ...figureRoutes, ...overviewRoutes],

@@ -10,13 +10,13 @@ import type { AdminDeps, AdminRoute, RouteAnswer } from "./route.ts";
 
 export const adminBase = "/admin/v1";
 
-/** Checks of admins: by token, and by session of the dashboard. */
+/** Checks of an admin's token and of a dashboard session. */
 interface Doors {
   readonly gate: AdminGate;
   readonly dashboardSessions: Pick<DashboardSessions, "admin">;
 }
 
-/** Routes of the table for the HTTP application, followed by a refusal for the rest of /admin/v1. */
+/** Returns the routes for the HTTP application. The last ones refuse all other paths of /admin/v1. */
 export function serveAdmin(routes: readonly AdminRoute[], deps: AdminDeps & Doors): readonly Route[] {
   const served = routes.map((each): Route => ({
     method: each.method,
@@ -46,7 +46,7 @@ async function serve(exchange: Exchange, route: AdminRoute, deps: AdminDeps & Do
   return answerJson(exchange, answer.json, { status: route.status });
 }
 
-/** Refuses an unknown path or method. Only admins learn which. */
+/** Refuses an unknown path or method. Only admins learn which of the two is unknown. */
 async function serveRest(exchange: Exchange, routes: readonly AdminRoute[], doors: Doors): Promise<Summary> {
   const admission = await admit(exchange, doors);
   if (!admission.ok) return refuseUncached(exchange, admission.refusal);
@@ -73,7 +73,7 @@ async function admit(exchange: Exchange, { gate, dashboardSessions }: Doors): Pr
   return { ok: false, refusal: { code: "admin_refused", message, retryAfterSeconds } };
 }
 
-/** More than any change needs. */
+/** Largest body of a request, in bytes. No change needs this much. */
 const bodyBytesMax = 1024 * 1024;
 
 function paramsOf(route: AdminRoute, path: string): string[] {

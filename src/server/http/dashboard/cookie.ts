@@ -1,11 +1,11 @@
 import type { Exchange, HeaderList } from "../../../ports/exchange.ts";
 
 /*
- * The session's cookie. A browser sends cookies to every port of a host, so its name carries the port that was asked:
- * two Fareboxes on one machine do not sign each other's users out.
+ * The cookie of a session. A browser sends a host's cookies to all its ports, so the name contains the port of the request.
+ * Otherwise two Fareboxes on one machine would sign each other's users out.
  */
 
-/** Over https: a browser takes a cookie of this name from a secure page of this very host alone. */
+/** Prefix for https: a browser accepts such a cookie only from a secure page of the same host. */
 const securePrefix = "__Host-";
 
 function cookieName(exchange: Exchange): string {
@@ -13,7 +13,7 @@ function cookieName(exchange: Exchange): string {
   return port === undefined ? "farebox_session" : `farebox_session_${port}`;
 }
 
-/** The session's token that a request carries. */
+/** Returns the session token in a request. */
 export function sessionToken(exchange: Exchange): string | undefined {
   const name = cookieName(exchange);
   const cookies = (exchange.header("cookie") ?? "").split(/; */);
@@ -24,7 +24,7 @@ export function sessionToken(exchange: Exchange): string | undefined {
   return undefined;
 }
 
-/** Keeps the session in the browser, for as long as it lasts. */
+/** Returns the header that stores the session in the browser until the session ends. */
 export function keepSession(exchange: Exchange, token: string, forMs: number): HeaderList {
   return [setCookie(exchange, token, Math.ceil(forMs / 1000))];
 }
@@ -33,7 +33,10 @@ export function dropSession(exchange: Exchange): HeaderList {
   return [setCookie(exchange, "", 0)];
 }
 
-/** The page's origin, which a browser sends with every write, shows if it is on https. */
+/**
+ * Returns the header that sets the cookie. A browser sends the page's origin with every write; it shows whether the page
+ * uses https.
+ */
 function setCookie(exchange: Exchange, value: string, seconds: number): HeaderList[number] {
   const isSecure = /^https:/i.test(exchange.header("origin") ?? "");
   const name = (isSecure ? securePrefix : "") + cookieName(exchange);

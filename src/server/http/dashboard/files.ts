@@ -6,7 +6,7 @@ import type { Exchange, HeaderList } from "../../../ports/exchange.ts";
 import { notForwarded, refuse, type Handler } from "../../../request/handler.ts";
 import type { Route } from "../http-app.ts";
 
-/** Files of packages that the page loads: for each name, the package and the path in it. */
+/** Files of packages that the page loads. Each name has its package and the path in the package. */
 const vendorFiles: Readonly<Record<string, readonly [name: string, path: string]>> = {
   "preact.js": ["preact", "dist/preact.mjs"],
   "preact-hooks.js": ["preact", "hooks/dist/hooks.mjs"],
@@ -37,8 +37,8 @@ const contentTypes: Readonly<Record<string, string>> = {
 };
 
 /**
- * Nothing but what we serve ourselves: no inline script, no frame around it, no other origin. `scripts`: digests of what a
- * page carries in itself all the same, its import map.
+ * Returns a policy that permits only files from this server: no inline script, no other origin, and no frame around the
+ * page. `scripts` are digests of inline scripts that are still permitted: the page's import map.
  */
 function policy(scripts: readonly string[]): string {
   const self = ["style-src", "img-src", "font-src", "connect-src", "manifest-src", "form-action"].map(
@@ -55,7 +55,7 @@ function policy(scripts: readonly string[]): string {
 
 const plainPolicy = policy([]);
 
-/** Serves `/dashboard`: its page under each of its paths, its files, and those of packages. Browsers revalidate each file. */
+/** Serves `/dashboard`: the page at each of its paths, its files, and files of packages. Browsers revalidate each file. */
 export function dashboardRoutes({ folder }: { readonly folder: string }): readonly Route[] {
   const handler: Handler = async (exchange) => {
     const file = await fileFor(exchange.path, folder);
@@ -81,7 +81,7 @@ async function fileFor(path: string, folder: string): Promise<Found | undefined>
 
 const segment = /^\w[\w.-]*$/;
 
-/** A module is asked for as the one that it is compiled to, or as it is written; either is answered from what is there. */
+/** Returns a file of the dashboard. A module may be requested as .js or .ts; either is answered from the file that exists. */
 async function ownFile(folder: string, segments: readonly string[]): Promise<Found | undefined> {
   if (segments.length === 0 || !segments.every((each) => segment.test(each))) return undefined;
   const path = join(folder, ...segments);
@@ -131,7 +131,10 @@ function answerFile(exchange: Exchange, { bytes, type }: Found): void {
   exchange.answer(known ? 304 : 200, headers, known ? "" : bytes);
 }
 
-/** A page's import map has to stand in it: the policy names it by its digest, and with that no other. */
+/**
+ * Returns the digests of a page's import maps. An import map must be inline, and the policy permits only scripts with these
+ * digests.
+ */
 function importMaps(html: string): string[] {
   return [...html.matchAll(/<script type="importmap">([^]*?)<\/script>/g)].map(
     ([, text = ""]) => `'sha256-${digest(Buffer.from(text), "base64")}'`,
@@ -142,10 +145,11 @@ function digest(bytes: Buffer, encoding: "base64" | "base64url"): string {
   return createHash("sha256").update(bytes).digest(encoding);
 }
 
-/** A module's JavaScript, at the same lines and columns: what Node itself runs of one. */
+/** Returns the JavaScript of a module, with the same lines and columns. Node runs a module in the same form. */
 function withoutTypes(source: string): string {
   const { emitWarning } = process;
-  // Node says at the first use that this call is experimental; it is what runs all of a checkout, and the package has no use for it.
+  // The warning that this function is experimental is hidden: a checkout depends on the function anyway, and the package
+  // never calls it.
   process.emitWarning = () => undefined;
   try {
     return stripTypeScriptTypes(source);

@@ -11,7 +11,7 @@ import { answerJson, refuseUncached } from "../json.ts";
 import { dropSession, keepSession } from "./cookie.ts";
 import type { DashboardSessions, SignedIn } from "./signed-in.ts";
 
-/** Signing in and out: what the dashboard's page asks first. */
+/** Returns the routes to sign in and out and to show the session, which the dashboard requests first. */
 export function sessionRoutes(deps: {
   readonly sessions: DashboardSessions;
   readonly clock: Clock;
@@ -38,7 +38,7 @@ export function sessionRoutes(deps: {
         message: result.message,
         retryAfterSeconds: result.retryAfterSeconds,
       });
-    // Ends the session that this browser had before.
+    // Ends the previous session of this browser.
     sessions.signOut(exchange);
     const { signedIn, token } = result;
     return answerJson(exchange, sessionJson(signedIn, about), {

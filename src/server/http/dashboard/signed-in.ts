@@ -23,22 +23,22 @@ export type SignIn =
   | { readonly ok: true; readonly token: string; readonly signedIn: SignedIn }
   | { readonly ok: false; readonly message: string; readonly retryAfterSeconds: number | null };
 
-/** A session that may be used for this request; `refusal` null: there is none, or not for this. */
+/** Result of checking a request's session. `refusal` is null if the request has no valid session. */
 export type Admitted<T> =
   | { readonly ok: true; readonly by: T }
   | { readonly ok: false; readonly refusal: Refusal | null };
 
-/** Sessions of the dashboard. A session starts with a token and ends with it. */
+/** Sessions of the dashboard. A session starts with a token and ends when the token does. */
 export interface DashboardSessions {
   signIn(token: string, address: string): Promise<SignIn>;
-  /** The holder of a request's session; undefined without a valid one. */
+  /** Returns the holder of a request's session; undefined if it has no valid session. */
   signedIn(exchange: Exchange): Promise<SignedIn | undefined>;
   signOut(exchange: Exchange): void;
-  /** True for a request from the dashboard's own page, as every write by a cookie must be. */
+  /** Returns true if the request comes from the dashboard's own page. Writes with a cookie are accepted only from there. */
   isOwnPage(exchange: Exchange): boolean;
-  /** An admin's session that a request may use. */
+  /** Returns the admin whose session a request may use. */
   admin(exchange: Exchange): Promise<Admitted<AdminCaller>>;
-  /** A key's own: with the key itself, or by its session. */
+  /** Returns an authentication that accepts a key or the session of a key. */
   own(authenticate: Authenticate): Authenticate;
 }
 
@@ -77,7 +77,7 @@ export function createDashboardSessions(deps: {
     return { ok: true, token, signedIn: { kind: "admin", caller, expiresAt: session.expiresAt } };
   }
 
-  /** Wrong keys are slowed as wrong admin tokens are. */
+  /** Signs in with a key. Wrong keys are delayed like wrong admin tokens. */
   async function signInWithKey(text: string, address: string): Promise<SignIn> {
     const who = await keyring.bySecret(text);
     if (!who.ok) {
@@ -102,12 +102,12 @@ export function createDashboardSessions(deps: {
   function isOwnPage(exchange: Exchange): boolean {
     const origin = exchange.header("origin");
     if (origin === undefined || exchange.header("x-farebox-dashboard") !== "1") return false;
-    // A browser that says itself that the page is of the origin that is asked knows it past any proxy.
+    // The browser's statement that the page has the same origin is valid even if a proxy changes the host.
     if (exchange.header("sec-fetch-site") === "same-origin") return true;
     return URL.parse(origin)?.host === exchange.header("host");
   }
 
-  /** By its cookie, where a request may use that. */
+  /** Returns the holder of the session in a request's cookie, if the request may use it. */
   async function admitted(exchange: Exchange): Promise<Admitted<SignedIn>> {
     const found = await signedIn(exchange);
     if (found === undefined) return { ok: false, refusal: null };
